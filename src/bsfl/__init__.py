@@ -1,0 +1,24 @@
+"""Bandit scheduling for federated learning: which clients should train next?"""
+
+from bsfl.policies.bsfl import BSFL
+from bsfl.policies.cs_ucb import CsUcb
+from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.genie import Genie
+from bsfl.policies.uniform_random import UniformRandom
+from bsfl.policies.weighted_random import WeightedRandom
+from bsfl.records import Observation, RoundRecord
+from bsfl.scheduler import Scheduler
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BSFL",
+    "CsUcb",
+    "CsUcbQ",
+    "Genie",
+    "Observation",
+    "RoundRecord",
+    "Scheduler",
+    "UniformRandom",
+    "WeightedRandom",
+]

@@ -1,0 +1,54 @@
+"""The rules that settings and observations share, each with one message.
+
+Every function returns the value it was given, so a check reads as an assignment, and raises
+InvalidInput naming the rule and the value otherwise.
+"""
+
+import math
+import operator
+from typing import SupportsIndex
+
+from bsfl.errors import InvalidInput
+
+
+def positive(name: str, value: float) -> float:
+    """Return a finite number above zero."""
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}")
+    return float(value)
+
+
+def finite(name: str, value: float) -> float:
+    """Return a finite number."""
+    if not (_is_number(value) and math.isfinite(value)):
+        raise InvalidInput(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def at_least(name: str, value: float, low: float) -> float:
+    """Return a finite number of at least `low`."""
+    if not (_is_number(value) and math.isfinite(value) and value >= low):
+        raise InvalidInput(f"{name} must be a finite number of at least {low:g}, got {value!r}")
+    return float(value)
+
+
+def between(name: str, value: float, low: float, high: float) -> float:
+    """Return a number inside the closed interval [low, high]."""
+    if not (_is_number(value) and low <= value <= high):
+        raise InvalidInput(f"{name} must be between {low:g} and {high:g}, got {value!r}")
+    return float(value)
+
+
+def natural(name: str, value: SupportsIndex, low: int = 1) -> int:
+    """Return a whole number of at least `low`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if number < low or isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return number
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__float__") and not isinstance(value, bool | str)

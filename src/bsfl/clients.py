@@ -1,0 +1,243 @@
+"""The caller's clients: their ids, who belongs to the fleet, and what is known about each."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl.errors import InvalidInput, UnknownClient
+from bsfl.records import IntArray, Roster
+
+ClientId = str | int
+
+
+class ClientTable:
+    """Dense indices for opaque ids; a client keeps its index for ever, even while it is away."""
+
+    def __init__(self) -> None:
+        self.ids: list[Any] = []
+        self.n_members = 0
+        self._index: dict[ClientId, int] = {}
+        self._columns = {
+            "member": np.zeros(0, dtype=bool),
+            "since": np.zeros(0, dtype=np.int64),
+            "left": np.zeros(0, dtype=np.int64),
+            "samples": np.zeros(0),
+            "quality": np.zeros(0),
+        }
+        self._roster: Roster | None = None
+
+    def __len__(self) -> int:
+        """Return how many clients were ever met."""
+        return len(self.ids)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one array over all clients ever met; it may be written to."""
+        return self._columns[name][: len(self.ids)]
+
+    def index_of(self, client: ClientId) -> int:
+        """Return the index of a client that was met before."""
+        try:
+            return self._index[client]
+        except (KeyError, TypeError):
+            raise UnknownClient(f"unknown client {client!r}; it never joined the fleet") from None
+
+    def clean(self, clients: Iterable[ClientId]) -> list[Any]:
+        """Return ids after checking that they are distinct and all str or all int."""
+        if isinstance(clients, str):
+            raise InvalidInput(
+                f"clients must be a collection of ids, got the single id {clients!r}"
+            )
+        ids = [_clean_id(client) for client in clients]
+        kinds = {type(client) for client in (*ids, *self.ids[:1])}
+        if len(kinds) > 1:
+            raise InvalidInput("client ids must be all str or all int, got both")
+        if len(set(ids)) < len(ids):
+            seen: set[ClientId] = set()
+            twice = next(c for c in ids if c in seen or seen.add(c))  # type: ignore[func-returns-value]
+            raise InvalidInput(f"client ids must be distinct, got {twice!r} more than once")
+        return ids
+
+    def join(
+        self,
+        clients: Iterable[ClientId],
+        *,
+        t: int,
+        samples: Sequence[float] | None = None,
+        quality: Sequence[float] | None = None,
+    ) -> IntArray:
+        """Add clients to the fleet from round t on and return their indices.
+
+        A client that was away returns with all that is known of it; the rounds it missed do not
+        count against its share.
+        """
+        ids = self.clean(clients)
+        told = {
+            "samples": _clean_numbers("samples", samples, len(ids), high=np.inf),
+            "quality": _clean_numbers("quality", quality, len(ids), high=1.0),
+        }
+        new = [client for client in ids if client not in self._index]
+        self._append(new, t)
+        where = np.fromiter((self._index[c] for c in ids), np.int64, len(ids))
+        back = where[~self.column("member")[where]]
+        self.column("since")[back] += t - self.column("left")[back]
+        self.column("member")[back] = True
+        for name, values in told.items():
+            if values is not None:
+                self.column(name)[where] = values
+        if len(back) or any(values is not None for values in told.values()):
+            self._changed()
+        return where
+
+    def leave(self, clients: Iterable[ClientId], *, t: int) -> None:
+        """Take clients out of the fleet from round t on; what is known of them is kept."""
+        where = np.array([self.index_of(client) for client in self.clean(clients)], dtype=np.int64)
+        gone = where[self.column("member")[where]]
+        self.column("member")[gone] = False
+        self.column("left")[gone] = t
+        if len(gone):
+            self._changed()
+
+    def members(self) -> IntArray:
+        """Return the indices of all members, sorted."""
+        return np.flatnonzero(self.column("member"))
+
+    def require(self, n_needed: int, n_joining: int = 0) -> None:
+        """Check that the fleet, with those about to join, can fill a cohort."""
+        if n_needed > self.n_members + n_joining:
+            raise InvalidInput(
+                f"cohort_size must be between 1 and the {self.n_members + n_joining} clients "
+                f"of the fleet, got {n_needed}"
+            )
+
+    def locate(self, clients: Iterable[ClientId], *, t: int, n_needed: int) -> IntArray:
+        """Return the sorted indices of clients; those that are new or were away join first.
+
+        Nobody joins unless the fleet then has n_needed members.
+        """
+        clients = clients if isinstance(clients, Sequence) else list(clients)
+        try:
+            where = np.fromiter(map(self._index.__getitem__, clients), np.int64, len(clients))
+        except (KeyError, TypeError):
+            where = None
+        if where is None or not self.column("member")[where].all():
+            ids = self.clean(clients)
+            self.require(n_needed, sum(not self._is_member(client) for client in ids))
+            return np.sort(self.join(ids, t=t))
+        marked = np.zeros(len(self), dtype=bool)
+        marked[where] = True
+        if np.count_nonzero(marked) < len(where):
+            self.clean(clients)  # names the id that came twice
+        return np.flatnonzero(marked)
+
+    def roster(self) -> Roster:
+        """Return the record of the fleet that policies may see."""
+        if self._roster is None:
+            everyone = self.n_members == len(self)
+            founders = not np.any(self.column("since") > 1)
+            quality = self.column("quality")
+            self._roster = Roster(
+                n_members=self.n_members,
+                members=None if everyone else self.column("member").copy(),
+                since=None if founders else self.column("since").copy(),
+                samples=None
+                if np.isnan(self.column("samples")).all()
+                else self.column("samples").copy(),
+                quality=None if np.all(quality == 1.0) else quality.copy(),
+            )
+        return self._roster
+
+    def _append(self, new: list[Any], t: int) -> None:
+        start, stop = len(self), len(self) + len(new)
+        capacity = len(self._columns["member"])
+        if stop > capacity:
+            for name, column in self._columns.items():
+                self._columns[name] = np.resize(column, max(stop, 2 * capacity))
+        for name, value in (
+            ("member", False),
+            ("since", t),
+            ("left", t),
+            ("samples", np.nan),
+            ("quality", 1.0),
+        ):
+            self._columns[name][start:stop] = value
+        self._index.update(zip(new, range(start, stop), strict=True))
+        self.ids.extend(new)
+
+    def _is_member(self, client: ClientId) -> bool:
+        return client in self._index and bool(self._columns["member"][self._index[client]])
+
+    def _changed(self) -> None:
+        self.n_members = int(np.count_nonzero(self.column("member")))
+        self._roster = None
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything as arrays."""
+        arrays = {name: self.column(name).copy() for name in self._columns}
+        if self.ids and isinstance(self.ids[0], int):
+            try:
+                return {**arrays, "ids": np.array(self.ids, dtype=np.int64)}
+            except OverflowError:
+                texts = [str(client).encode() for client in self.ids]
+                kind = "number"
+        else:
+            texts = [client.encode("utf-8", "surrogatepass") for client in self.ids]
+            kind = "text"
+        return {
+            **arrays,
+            f"ids-{kind}": np.frombuffer(b"".join(texts), dtype=np.uint8),
+            "ids-length": np.array([len(text) for text in texts], dtype=np.int64),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> "ClientTable":
+        """Return the table that `to_arrays` described."""
+        table = cls()
+        if "ids" in arrays:
+            table.ids = arrays["ids"].tolist()
+        else:
+            kind = "number" if "ids-number" in arrays else "text"
+            blob = arrays[f"ids-{kind}"].tobytes()
+            ends = np.cumsum(arrays["ids-length"]).tolist()
+            texts = [
+                blob[a:b].decode("utf-8", "surrogatepass")
+                for a, b in zip([0, *ends], ends, strict=False)
+            ]
+            table.ids = [int(text) for text in texts] if kind == "number" else texts
+        table._index = {client: index for index, client in enumerate(table.ids)}
+        table._columns = {name: arrays[name] for name in table._columns}
+        table._changed()
+        return table
+
+
+def _clean_id(client: ClientId) -> ClientId:
+    if isinstance(client, str):
+        return str(client)
+    try:
+        if isinstance(client, bool):
+            raise TypeError
+        return operator.index(client)
+    except TypeError:
+        raise InvalidInput(f"a client id must be a str or an int, got {client!r}") from None
+
+
+def _clean_numbers(
+    name: str, values: Sequence[float] | None, n_clients: int, high: float
+) -> npt.NDArray[np.float64] | None:
+    if values is None:
+        return None
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.shape != (n_clients,):
+        raise InvalidInput(
+            f"{name} must hold one number for each of the {n_clients} clients, "
+            f"got shape {numbers.shape}"
+        )
+    wrong = ~((numbers > 0) & (numbers <= high) & np.isfinite(numbers))
+    if wrong.any():
+        limit = "above 0" if high == np.inf else f"above 0 and at most {high:g}"
+        raise InvalidInput(f"{name} must be finite and {limit}, got {numbers[wrong][0]:g}")
+    return numbers

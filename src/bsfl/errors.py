@@ -1,0 +1,53 @@
+"""Everything bsfl raises on purpose.
+
+BsflError
+├── InvalidInput           a value breaks a stated rule (also a ValueError)
+│   ├── UnknownClient      the fleet has never met this client
+│   └── NotSelected        an answer from a client nobody is waiting for
+├── StateFileError         a saved scheduler cannot be read; nothing was loaded
+│   ├── NotAStateFile      the file is something else
+│   ├── TruncatedFile      bytes are missing
+│   ├── CorruptFile        bytes were changed
+│   └── NewerFormat        written by a later release
+└── MissingExtra           an optional dependency is not installed (also an ImportError)
+"""
+
+
+class BsflError(Exception):
+    """Root of every exception this library raises on purpose."""
+
+
+class InvalidInput(BsflError, ValueError):
+    """A value breaks a stated rule; nothing was changed."""
+
+
+class UnknownClient(InvalidInput):
+    """The fleet has never met this client."""
+
+
+class NotSelected(InvalidInput):
+    """An answer arrived from a client nobody is waiting for."""
+
+
+class StateFileError(BsflError):
+    """A saved scheduler cannot be read; nothing was loaded."""
+
+
+class NotAStateFile(StateFileError):
+    """The file was not written by Scheduler.save."""
+
+
+class TruncatedFile(StateFileError):
+    """The file ends too early."""
+
+
+class CorruptFile(StateFileError):
+    """The file's checksum does not match its content."""
+
+
+class NewerFormat(StateFileError):
+    """The file was written by a later release of bsfl."""
+
+
+class MissingExtra(BsflError, ImportError):
+    """An optional dependency is not installed; the message holds the pip line."""

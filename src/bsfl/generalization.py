@@ -1,0 +1,107 @@
+"""The generalization term g: how much a client's data is missing from the model.
+
+g_k = |d_k|^beta sgn(d_k), where the deficit d_k says how far client k is below its fair share of
+the rounds. This file holds the power and the deficits that come with bsfl; a user's own function
+of the same signature works as well.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from bsfl.errors import InvalidInput
+from bsfl.records import FloatArray, IntArray, RoundContext
+
+
+class History(Protocol):
+    """What a deficit may look at: every policy state that has these arrays will do."""
+
+    selected: IntArray
+    loss: FloatArray
+
+
+class Deficit(Protocol):
+    """Any function with this signature can be BSFL's `generalization`."""
+
+    def __call__(self, clients: IntArray, history: History, context: RoundContext) -> FloatArray:
+        """Return a number in [-1, 1] for each of `clients`: positive when chosen too rarely."""
+        ...
+
+
+def signed_power(deficit: FloatArray, beta: int) -> FloatArray:
+    r"""Return |d|^beta sgn(d); the sign survives for even beta (both equations for g).
+
+    >>> signed_power(np.array([-0.5, 0.0, 0.5]), 2)
+    array([-0.25,  0.  ,  0.25])
+    """
+    return deficit if beta == 1 else np.sign(deficit) * np.abs(deficit) ** beta
+
+
+def equal_deficit(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
+    r"""Return m/K - c_k/t: every client deserves the same share (the i.i.d. equation for g)."""
+    n_members = context.n_members(len(history.selected))
+    return context.cohort_size / n_members - _rate(clients, history, context)
+
+
+def weighted_deficit(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
+    r"""Return m d_k / sum d - c_k/t with d_k = q_k n_k (the non-i.i.d. equation for g).
+
+    Departure: a target above 1 cannot be met and is capped, its excess handed to the others.
+    """
+    if context.roster is None:
+        raise InvalidInput("generalization='weighted' needs samples for every client")
+    target = capped_shares(context.roster.significance, context.cohort_size)
+    return target[clients] - _rate(clients, history, context)
+
+
+def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
+    r"""Return m l_k / sum l - c_k/t: clients the model still fits badly deserve more rounds.
+
+    l_k is the last loss client k reported; one that never did counts with the mean of the others.
+    The paper names a loss-based g as an option and leaves its form open; this is ours.
+    """
+    known = ~np.isnan(history.loss)
+    mean = float(history.loss[known].mean()) if known.any() else 1.0
+    loss = np.where(known, history.loss, mean)
+    if loss.min() < 0:
+        raise InvalidInput(f"generalization='loss' needs losses of at least 0, got {loss.min():g}")
+    if context.roster is not None and context.roster.members is not None:
+        loss = np.where(context.roster.members, loss, 0.0)
+    if loss.sum() == 0:
+        return equal_deficit(clients, history, context)
+    return capped_shares(loss, context.cohort_size)[clients] - _rate(clients, history, context)
+
+
+def capped_shares(weights: FloatArray, total: float) -> FloatArray:
+    r"""Return r_k = min(1, lambda w_k) with lambda such that sum r = total.
+
+    A plain share total * w_k / sum w may exceed 1 for a heavy client. The heaviest are fixed at 1
+    and the rest share what is left, in proportion; all positive weights get 1 when there are no
+    more than `total` of them.
+
+    >>> capped_shares(np.array([6.0, 1.0, 1.0]), 2.0)
+    array([1. , 0.5, 0.5])
+    """
+    shares: FloatArray = weights * (total / weights.sum())
+    if shares.max() <= 1.0:
+        return shares
+    if np.count_nonzero(weights) <= total:
+        return (weights > 0).astype(np.float64)
+    heavy_first = np.sort(weights)[::-1]
+    rest = np.cumsum(heavy_first[::-1])[::-1]  # weight of the i-th heaviest and all lighter ones
+    n_heavier = np.arange(len(weights))
+    n_capped = int(np.argmax((total - n_heavier) * heavy_first <= rest))
+    capped: FloatArray = np.minimum(1.0, weights * ((total - n_capped) / rest[n_capped]))
+    return capped
+
+
+def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
+    """Return c_k/t, t counted from the round in which the client joined."""
+    return history.selected[clients] / context.rounds(clients)
+
+
+DEFICITS: dict[str, Deficit] = {
+    "equal": equal_deficit,
+    "weighted": weighted_deficit,
+    "loss": loss_deficit,
+}

@@ -1,0 +1,22 @@
+"""The selection rules, one per file; registry.py lists them by name."""
+
+from bsfl.policies.base import Policy
+from bsfl.policies.bsfl import BSFL
+from bsfl.policies.cs_ucb import CsUcb
+from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.genie import Genie
+from bsfl.policies.registry import POLICIES, make_policy
+from bsfl.policies.uniform_random import UniformRandom
+from bsfl.policies.weighted_random import WeightedRandom
+
+__all__ = [
+    "BSFL",
+    "POLICIES",
+    "CsUcb",
+    "CsUcbQ",
+    "Genie",
+    "Policy",
+    "UniformRandom",
+    "WeightedRandom",
+    "make_policy",
+]

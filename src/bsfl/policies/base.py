@@ -1,0 +1,86 @@
+"""What a policy is, and the two things most of them share: running means and a top m."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from bsfl.records import FAILED, OK, FloatArray, IntArray, Observations, RoundContext
+
+State = Any
+"""A dataclass of numpy arrays (first axis: clients) and plain numbers; only its policy reads it."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A selection rule: a frozen record of settings. What it learns is in a separate state."""
+
+    def init(self, n_clients: int) -> State:
+        """Return the state before the first round."""
+        ...
+
+    def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
+        """Return the cohort, sorted. Pure: the state is never changed."""
+        ...
+
+    def observe(self, state: State, context: RoundContext, seen: Observations) -> None:
+        """Learn from a report. The only place where the state changes; costs O(cohort)."""
+        ...
+
+
+@dataclass(slots=True)
+class Averages:
+    """How often each client was chosen and observed, and the mean of what it showed.
+
+    `selected` is the paper's c_k in g; `observed` is its c_k in the index. They differ only while
+    an answer is outstanding.
+    """
+
+    selected: IntArray
+    observed: IntArray
+    mean: FloatArray
+
+    @classmethod
+    def empty(cls, n_clients: int) -> Self:
+        """Return the state of a fleet nobody has met."""
+        return cls(
+            selected=np.zeros(n_clients, dtype=np.int64),
+            observed=np.zeros(n_clients, dtype=np.int64),
+            mean=np.zeros(n_clients),
+        )
+
+    def learn(self, seen: Observations, values: FloatArray) -> None:
+        """Book the selections of a report and move the means (eqs. update_c, update_mu)."""
+        self.selected[seen.chosen] += 1
+        self.observed[seen.clients] += 1
+        self.mean[seen.clients] += (values - self.mean[seen.clients]) / self.observed[seen.clients]
+
+
+def believed_latency(seen: Observations, tau_max: float | None) -> FloatArray:
+    """Return the latency each answer stands for, in seconds.
+
+    An answer counts as it came, but never longer than tau_max. A timeout is censored: all we know
+    is that it took at least the deadline, tau_max or else the time waited. A failure teaches
+    nothing about speed and must not look fast: it counts as tau_max, or as an answer that never
+    comes.
+    """
+    if tau_max is None:
+        return np.where(seen.outcome == FAILED, np.inf, seen.latency)
+    return np.where(seen.outcome == OK, np.minimum(seen.latency, tau_max), tau_max)
+
+
+def top_m(score: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
+    """Return the positions of the m largest scores, ties broken at random, sorted.
+
+    >>> top_m(np.array([0.3, np.inf, 0.1, 0.9]), 2, np.random.default_rng(0))
+    array([1, 3])
+    """
+    if m >= len(score):
+        return np.arange(len(score))
+    if m == 0:
+        return np.arange(0)
+    cut = np.partition(score, -m)[-m]
+    above = np.flatnonzero(score > cut)
+    tied = np.flatnonzero(score == cut)
+    lucky = rng.choice(tied, m - len(above), replace=False, shuffle=False)
+    return np.sort(np.concatenate([above, lucky]))

@@ -1,0 +1,41 @@
+"""CS-UCB: client selection by upper confidence bounds alone (Xia et al. 2020)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.confidence import hoeffding_radius
+from bsfl.policies.base import Averages, believed_latency, top_m
+from bsfl.records import IntArray, Observations, RoundContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsUcb:
+    r"""Choose the m clients with the largest mean reward + sqrt((m + 1) ln t / c_k).
+
+    The reward of an answer is 1 - tau / tau_max. Clients never observed have an infinite index and
+    so come first. Nothing brings slow clients back but the radius.
+
+    Attributes:
+        tau_max: Latency that earns reward 0, in seconds.
+    """
+
+    tau_max: float
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_max", self.tau_max)
+
+    def init(self, n_clients: int) -> Averages:
+        """Return the state before the first round."""
+        return Averages.empty(n_clients)
+
+    def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
+        """Return the m largest indices, ties broken at random."""
+        who, m = context.available, context.cohort_size
+        radius = hoeffding_radius(state.observed[who], t=context.t, scale=m + 1)
+        return who[top_m(state.mean[who] + radius, m, rng)]
+
+    def observe(self, state: Averages, context: RoundContext, seen: Observations) -> None:
+        """Update counts and mean rewards."""
+        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)

@@ -1,0 +1,94 @@
+"""CS-UCB-Q: CS-UCB with a queue that demands each client's share (Xia et al. 2020)."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.confidence import hoeffding_radius
+from bsfl.policies.base import Averages, believed_latency, top_m
+from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+
+
+@dataclass(slots=True)
+class CsUcbQState(Averages):
+    """Averages and queues.
+
+    A queue nobody serves grows by its share each round, so it is stored as it stood after the
+    client was last served, with the number of the client's rounds at that time: O(cohort) a round.
+    """
+
+    queue: FloatArray
+    queue_round: IntArray
+
+    @classmethod
+    def empty(cls, n_clients: int) -> Self:
+        """Return the state of a fleet nobody has met."""
+        plain = Averages.empty(n_clients)
+        return cls(
+            selected=plain.selected,
+            observed=plain.observed,
+            mean=plain.mean,
+            queue=np.zeros(n_clients),
+            queue_round=np.ones(n_clients, dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsUcbQ:
+    r"""Choose the m clients with the largest (1 - beta) index_k + beta D_k.
+
+    index_k = min(1, mean reward + sqrt(2 ln t / c_k)), 1 if never observed; the queue
+    D_k <- max(D_k + share_k - [k was chosen], 0) starts at 0 and grows while k waits for its
+    share_k = phi m n_k / sum n (phi m / K where no sizes are registered).
+
+    Attributes:
+        tau_max: Latency that earns reward 0, in seconds.
+        beta: Weight of the queue, between 0 and 1.
+        phi: Part of its proportional share that a client is guaranteed, between 0 and 1; then the
+            shares add up to at most m.
+    """
+
+    tau_max: float
+    beta: float = 0.5
+    phi: float = 0.5
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_max", self.tau_max)
+        checks.between("beta", self.beta, 0.0, 1.0)
+        checks.between("phi", self.phi, 0.0, 1.0)
+
+    def init(self, n_clients: int) -> CsUcbQState:
+        """Return the state before the first round."""
+        return CsUcbQState.empty(n_clients)
+
+    def select(
+        self, state: CsUcbQState, context: RoundContext, rng: np.random.Generator
+    ) -> IntArray:
+        """Return the m largest scores, ties broken at random."""
+        who = context.available
+        radius = hoeffding_radius(state.observed[who], t=context.t, scale=2.0)
+        index = np.minimum(1.0, state.mean[who] + radius)
+        score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, who)
+        return who[top_m(score, context.cohort_size, rng)]
+
+    def observe(self, state: CsUcbQState, context: RoundContext, seen: Observations) -> None:
+        """Update counts, mean rewards and the queues of the chosen."""
+        who = seen.chosen
+        served = self.queues(state, context, who) + self.shares(state, context, who) - 1.0
+        state.queue[who] = np.maximum(served, 0.0)
+        state.queue_round[who] = context.rounds(who) + np.ones_like(who)
+        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
+
+    def queues(self, state: CsUcbQState, context: RoundContext, clients: IntArray) -> FloatArray:
+        """Return D_k at the start of this round."""
+        waited = context.rounds(clients) - state.queue_round[clients]
+        return state.queue[clients] + self.shares(state, context, clients) * waited
+
+    def shares(self, state: CsUcbQState, context: RoundContext, clients: IntArray) -> FloatArray:
+        """Return share_k, the rate at which the queue grows."""
+        budget = self.phi * context.cohort_size
+        if context.roster is None or context.roster.samples is None:
+            return np.full(len(clients), budget / context.n_members(len(state.selected)))
+        return budget * context.roster.sizes[clients] / context.roster.total_size

@@ -1,0 +1,81 @@
+"""The genie: BSFL's objective with the truth in place of the index."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.generalization import DEFICITS, Deficit, signed_power
+from bsfl.policies.plugins import plugin
+from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.solvers import SOLVERS, Solver
+
+
+@dataclass(slots=True)
+class GenieState:
+    """Selections and last losses: all that g may depend on."""
+
+    selected: IntArray
+    loss: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Genie:
+    r"""Choose the cohort that maximises min_S mu_k + (alpha / m) sum_S g_k (eq. Gt).
+
+    Not a policy anyone can run: it is told the true mean speeds. It marks how well the others
+    could do.
+
+    Attributes:
+        mean_speed: True mean speed mu_k = E[tau_min / tau_k] of every client, by dense index.
+        alpha: Weight of generalization against speed.
+        beta: Exponent of the generalization term.
+        generalization: As for BSFL.
+        solver: As for BSFL.
+    """
+
+    mean_speed: FloatArray = field(repr=False)
+    alpha: float = 1.0
+    beta: int = 1
+    generalization: str | Deficit = "equal"
+    solver: str | Solver = "exact"
+
+    def __post_init__(self) -> None:
+        speeds = np.asarray(self.mean_speed, dtype=np.float64)
+        if speeds.ndim != 1 or not np.all((speeds > 0) & np.isfinite(speeds)):
+            raise InvalidInput("mean_speed must hold one finite number above 0 for every client")
+        object.__setattr__(self, "mean_speed", speeds)
+        checks.at_least("alpha", self.alpha, 0.0)
+        checks.natural("beta", self.beta)
+        plugin("generalization", self.generalization, DEFICITS)
+        plugin("solver", self.solver, SOLVERS)
+
+    def init(self, n_clients: int) -> GenieState:
+        """Return the state before the first round."""
+        if n_clients > len(self.mean_speed):
+            raise InvalidInput(
+                f"mean_speed must cover the fleet of {n_clients} clients, "
+                f"got {len(self.mean_speed)}"
+            )
+        return GenieState(
+            selected=np.zeros(n_clients, dtype=np.int64), loss=np.full(n_clients, np.nan)
+        )
+
+    def select(
+        self, state: GenieState, context: RoundContext, rng: np.random.Generator
+    ) -> IntArray:
+        """Return the best cohort given the truth and this policy's own history."""
+        available, m = context.available, context.cohort_size
+        if len(available) <= m:
+            return available
+        deficit = plugin("generalization", self.generalization, DEFICITS)
+        solve = plugin("solver", self.solver, SOLVERS)
+        g = signed_power(deficit(available, state, context), self.beta)
+        return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
+
+    def observe(self, state: GenieState, context: RoundContext, seen: Observations) -> None:
+        """Count selections and keep losses; latencies hold nothing new for a genie."""
+        state.selected[seen.chosen] += 1
+        told = ~np.isnan(seen.loss)
+        state.loss[seen.clients[told]] = seen.loss[told]

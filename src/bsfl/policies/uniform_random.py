@@ -1,0 +1,31 @@
+"""Uniform random selection, what federated learning does by default."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl.records import IntArray, Observations, RoundContext
+
+
+@dataclass(slots=True)
+class NothingLearned:
+    """The state of a policy that learns nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformRandom:
+    """Choose m of the available clients, every cohort equally likely."""
+
+    def init(self, n_clients: int) -> NothingLearned:
+        """Return the empty state."""
+        return NothingLearned()
+
+    def select(
+        self, state: NothingLearned, context: RoundContext, rng: np.random.Generator
+    ) -> IntArray:
+        """Return a uniform cohort."""
+        m = min(context.cohort_size, len(context.available))
+        return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))
+
+    def observe(self, state: NothingLearned, context: RoundContext, seen: Observations) -> None:
+        """Learn nothing."""

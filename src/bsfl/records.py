@@ -1,0 +1,197 @@
+"""The frozen records that cross the borders between rooms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+Outcome = Literal["ok", "timeout", "failed"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OK, TIMEOUT, FAILED = range(3)
+"""Positions in OUTCOMES, which is how a whole cohort's outcomes are stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What one client showed in one round.
+
+    Attributes:
+        latency: Seconds from the invitation to the answer; for a timeout, the seconds waited. May
+            be left out only when the client failed.
+        outcome: "ok", "timeout" (no answer before the deadline) or "failed" (an error, or a client
+            known to be gone).
+        loss: Local loss, for the selectors that want one.
+        samples: Number of samples trained on, for the selectors that want it.
+    """
+
+    latency: float | None = None
+    outcome: Outcome = "ok"
+    loss: float | None = None
+    samples: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise InvalidInput(
+                f"outcome must be one of {', '.join(OUTCOMES)}, got {self.outcome!r}"
+            )
+        if self.latency is not None:
+            checks.positive("latency", self.latency)
+        elif self.outcome != "failed":
+            raise InvalidInput(
+                f"latency is required when the outcome is {self.outcome!r}, got None"
+            )
+        if self.loss is not None:
+            checks.finite("loss", self.loss)
+        if self.samples is not None:
+            checks.natural("samples", self.samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What a policy is told about one round, as arrays over the clients that are reported.
+
+    Attributes:
+        clients: Distinct dense indices of the clients that are reported.
+        latency: Seconds, NaN for a failure without a time.
+        outcome: Positions in OUTCOMES.
+        loss: Local losses, NaN where none was given.
+        samples: Sample counts, NaN where none was given.
+        chosen: Clients whose selection this report books: the whole cohort in the first report of
+            a round, nobody in the later ones.
+    """
+
+    clients: IntArray
+    latency: FloatArray
+    outcome: npt.NDArray[np.int8]
+    loss: FloatArray
+    samples: FloatArray
+    chosen: IntArray
+
+    @classmethod
+    def of(cls, answers: Mapping[int, Observation], *, chosen: npt.ArrayLike) -> Self:
+        """Return the arrays for single observations keyed by dense index.
+
+        >>> Observations.of({4: Observation(latency=2.5)}, chosen=[4, 9]).latency
+        array([2.5])
+        """
+        seen = list(answers.values())
+
+        def column(values: list[float | int | None]) -> FloatArray:
+            return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+
+        return cls(
+            clients=np.fromiter(answers, dtype=np.int64, count=len(answers)),
+            latency=column([o.latency for o in seen]),
+            outcome=np.array([OUTCOMES.index(o.outcome) for o in seen], dtype=np.int8),
+            loss=column([o.loss for o in seen]),
+            samples=column([o.samples for o in seen]),
+            chosen=np.asarray(chosen, dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """Who belongs to the fleet in a round and what its owner told about them.
+
+    Arrays are indexed densely and never shrink: a client that left keeps its place. None means the
+    plain case: everyone is a member, has been since round 1, and nothing is known of their data.
+
+    Attributes:
+        n_members: How many clients belong to the fleet now.
+        members: Whether each client does.
+        since: Round from which a client's participation counts: 1 for a founder, later for one
+            that joined later or was away.
+        samples: Local data size n_k, NaN where unknown.
+        quality: Data quality q_k in (0, 1].
+    """
+
+    n_members: int
+    members: BoolArray | None = None
+    since: IntArray | None = None
+    samples: FloatArray | None = None
+    quality: FloatArray | None = None
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """n_k of every member, 0 for a client that left."""
+        if self.samples is None:
+            raise InvalidInput("this policy needs every client's samples; register them first")
+        sizes = self.samples if self.members is None else np.where(self.members, self.samples, 0.0)
+        n_unknown = int(np.count_nonzero(np.isnan(sizes)))
+        if n_unknown:
+            raise InvalidInput(
+                "this policy needs every client's samples, "
+                f"{n_unknown:,} of {self.n_members:,} clients have none; register them first"
+            )
+        return sizes
+
+    @cached_property
+    def significance(self) -> FloatArray:
+        """d_k = q_k n_k of every member, 0 for a client that left."""
+        return self.sizes if self.quality is None else self.sizes * self.quality
+
+    @cached_property
+    def total_size(self) -> float:
+        """Sum of n_k over the members."""
+        return float(self.sizes.sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundContext:
+    """What a policy may know when it chooses: nothing of the fleet's truth.
+
+    Attributes:
+        t: Round number, starting at 1.
+        available: Sorted distinct dense indices of the clients that can be chosen. `observe` must
+            not use it: an answer may come in long after its round.
+        cohort_size: m, how many to choose; all available ones when there are fewer.
+        roster: Who belongs to the fleet; None for a plain fleet of equals.
+    """
+
+    t: int
+    available: IntArray
+    cohort_size: int
+    roster: Roster | None = None
+
+    def n_members(self, n_known: int) -> int:
+        """Return K, the size of the fleet, when `n_known` clients were ever met."""
+        return n_known if self.roster is None else self.roster.n_members
+
+    def rounds(self, clients: IntArray) -> int | IntArray:
+        """Return for how many rounds, this one included, each client has been in the fleet."""
+        if self.roster is None or self.roster.since is None:
+            return self.t
+        return self.t - self.roster.since[clients] + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord:
+    """What happened in one round.
+
+    Attributes:
+        t: Round number, starting at 1.
+        cohort: The chosen clients: the caller's own ids in a Scheduler, dense indices in a
+            simulation.
+        cohort_size: How many were wanted.
+        n_available: How many could be chosen from.
+    """
+
+    t: int
+    cohort: tuple[str, ...] | tuple[int, ...]
+    cohort_size: int
+    n_available: int
+
+    @property
+    def short(self) -> bool:
+        """Whether fewer clients were available than wanted, so that all of them were taken."""
+        return len(self.cohort) < self.cohort_size

@@ -1,0 +1,280 @@
+"""The Scheduler: what a user holds."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from bsfl import checks, statefile
+from bsfl.clients import ClientId, ClientTable
+from bsfl.errors import InvalidInput, NotSelected, StateFileError
+from bsfl.policies.base import Policy, State
+from bsfl.policies.registry import make_policy, name_of
+from bsfl.randomness import stream
+from bsfl.records import IntArray, Observation, Observations, RoundContext, RoundRecord
+
+NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+
+
+class Scheduler:
+    """Chooses which clients train next and learns from how long they took.
+
+    Clients are named by the caller's own ids, all str or all int. They join by being named in
+    `available` (or through `join`), may leave and come back, and keep what was learned of them.
+
+    >>> from bsfl import BSFL
+    >>> scheduler = Scheduler(BSFL(alpha=10.0), cohort_size=2, seed=0)
+    >>> cohort = scheduler.select(available=["ann", "bob", "cem", "dan"])
+    >>> scheduler.observe({client: 3.2 for client in cohort})
+    >>> scheduler.t, len(cohort)
+    (1, 2)
+    """
+
+    def __init__(self, policy: Policy, *, cohort_size: int, seed: int = 0) -> None:
+        """Start a scheduler that has met nobody.
+
+        Args:
+            policy: The selection rule, such as BSFL().
+            cohort_size: m, how many clients train in a round.
+            seed: Root of all randomness, at least 0.
+        """
+        if not isinstance(policy, Policy) or isinstance(policy, type):
+            raise InvalidInput(f"policy must have init, select and observe, got {policy!r}")
+        self.policy = policy
+        self.cohort_size = checks.natural("cohort_size", cohort_size)
+        self.seed = checks.natural("seed", seed, low=0)
+        self.t = 0
+        self.last_round: RoundRecord | None = None
+        self._clients = ClientTable()
+        self._state: State = policy.init(0)
+        self._n_state = 0
+        self._waiting: dict[int, int] = {}  # client index -> round whose answer is outstanding
+        self._unbooked: IntArray = NOBODY  # the last cohort, until its selection is in the state
+
+    # --- the fleet ------------------------------------------------------------------------------
+
+    @property
+    def clients(self) -> list[ClientId]:
+        """The ids of the clients that belong to the fleet now."""
+        return [self._clients.ids[k] for k in self._clients.members()]
+
+    @property
+    def outstanding(self) -> list[ClientId]:
+        """The ids of the clients that were chosen and not reported yet."""
+        return [self._clients.ids[k] for k in self._waiting]
+
+    def join(
+        self,
+        clients: Iterable[ClientId],
+        *,
+        samples: Sequence[float] | None = None,
+        quality: Sequence[float] | None = None,
+    ) -> None:
+        """Add clients to the fleet, or update what is known of them.
+
+        Args:
+            clients: Distinct ids.
+            samples: How much data each one holds, above 0.
+            quality: How good that data is, above 0 and at most 1; 1 where it is never told.
+        """
+        self._clients.join(clients, t=self.t + 1, samples=samples, quality=quality)
+
+    def register(
+        self, client: ClientId, *, samples: float | None = None, quality: float | None = None
+    ) -> None:
+        """Add one client to the fleet, or update what is known of it."""
+        self.join(
+            [client],
+            samples=None if samples is None else [samples],
+            quality=None if quality is None else [quality],
+        )
+
+    def leave(self, clients: Iterable[ClientId]) -> None:
+        """Take clients out of the fleet. What was learned is kept for their return."""
+        self._clients.leave(clients, t=self.t + 1)
+
+    # --- the round ------------------------------------------------------------------------------
+
+    def select(self, available: Iterable[ClientId] | None = None) -> list[Any]:
+        """Start the next round and return its cohort.
+
+        Args:
+            available: Ids that can be chosen now; ids never seen join the fleet. None: all members.
+
+        Returns:
+            cohort_size ids, or all available ones when there are fewer (then last_round.short).
+        """
+        where = (
+            self._clients.members()
+            if available is None
+            else self._clients.locate(available, t=self.t + 1, n_needed=self.cohort_size)
+        )
+        self._clients.require(self.cohort_size)
+        self._grow_state()
+        if len(self._unbooked):
+            self._report(self.t, {})
+        context = self._context(self.t + 1, where)
+        rng = stream(self.seed, "policy", context.t)
+        cohort = self.policy.select(self._state, context, rng)
+        self.t = context.t
+        self._unbooked = cohort
+        chosen = cohort.tolist()
+        self._waiting.update(dict.fromkeys(chosen, self.t))
+        ids = [self._clients.ids[k] for k in chosen]
+        self.last_round = RoundRecord(
+            t=self.t, cohort=tuple(ids), cohort_size=self.cohort_size, n_available=len(where)
+        )
+        return ids
+
+    def observe(
+        self, answers: Mapping[ClientId, float | Observation], *, strict: bool = True
+    ) -> None:
+        """Learn from clients that answered, or did not.
+
+        May be called several times for one round, and after the next one has started: whoever was
+        chosen and not reported yet is waited for. Report timeouts and failures too; a client that
+        is never reported counts as chosen, and nothing is learned of its speed.
+
+        Args:
+            answers: For each client its latency in seconds, or an Observation.
+            strict: Whether an answer nobody waits for is an error; otherwise it is ignored.
+        """
+        by_round: dict[int, dict[int, Observation]] = {}
+        for client, answer in answers.items():
+            try:
+                index = self._awaited(client)
+            except InvalidInput:
+                if strict:
+                    raise
+                continue
+            by_round.setdefault(self._waiting[index], {})[index] = _observation(client, answer)
+        for t, seen in sorted(by_round.items()):
+            self._report(t, seen)
+            for index in seen:
+                del self._waiting[index]
+
+    def _awaited(self, client: ClientId) -> int:
+        index = self._clients.index_of(client)
+        if index not in self._waiting:
+            raise NotSelected(
+                f"client {client!r} has no answer outstanding: it was not selected, or was "
+                "reported already; pass strict=False to ignore such answers"
+            )
+        return index
+
+    def _report(self, t: int, seen: Mapping[int, Observation]) -> None:
+        """Pass answers to round t on to the policy; the round's first report books its cohort."""
+        chosen = self._unbooked if t == self.t else NOBODY
+        report = Observations.of(seen, chosen=chosen)
+        self.policy.observe(self._state, self._context(t, NOBODY), report)
+        if t == self.t:
+            self._unbooked = NOBODY
+
+    def _context(self, t: int, available: IntArray) -> RoundContext:
+        return RoundContext(
+            t=t,
+            available=available,
+            cohort_size=self.cohort_size,
+            roster=self._clients.roster(),
+        )
+
+    def _grow_state(self) -> None:
+        """Make room in the policy's state for the clients that joined since the last round."""
+        if self._n_state < len(self._clients):
+            grown = self.policy.init(len(self._clients))
+            for field in fields(grown):
+                old = getattr(self._state, field.name)
+                if isinstance(old, np.ndarray):
+                    getattr(grown, field.name)[: len(old)] = old
+                else:
+                    setattr(grown, field.name, old)
+            self._state, self._n_state = grown, len(self._clients)
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, atomically: a crash leaves the old file or the new one."""
+        header = {
+            "policy": name_of(self.policy) or type(self.policy).__qualname__,
+            "settings": _settings(self.policy),
+            "cohort_size": self.cohort_size,
+            "seed": self.seed,
+            "t": self.t,
+            "n_state": self._n_state,
+            "n_available": self.last_round.n_available if self.last_round else None,
+        }
+        arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
+        for field in fields(self._state):
+            arrays[f"state/{field.name}"] = np.asarray(getattr(self._state, field.name))
+        cohort = self.last_round.cohort if self.last_round else ()
+        arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
+        arrays["unbooked"] = self._unbooked
+        arrays["waiting"] = np.array(list(self._waiting.items()), dtype=np.int64).reshape(-1, 2)
+        statefile.write(Path(path), header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Self:
+        """Return the scheduler that `save` wrote.
+
+        Args:
+            path: The file.
+            policy: The policy to go on with. Needed when it was a class or had functions of your
+                own, which a file cannot hold; otherwise it replaces the saved settings.
+        """
+        header, arrays = statefile.read(Path(path))
+        name = header["policy"]
+        if policy is None:
+            if header["settings"] is None:
+                raise StateFileError(
+                    f"{path} was saved with a policy or functions of your own ({name}); "
+                    "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
+                )
+            policy = make_policy(name, **header["settings"])
+        elif (given := name_of(policy) or type(policy).__qualname__) != name:
+            raise StateFileError(
+                f"{path} holds what policy {name!r} learned, got policy {given!r}; "
+                "nothing was loaded"
+            )
+        scheduler = cls(policy, cohort_size=header["cohort_size"], seed=header["seed"])
+        scheduler.t = header["t"]
+        scheduler._clients = ClientTable.from_arrays(
+            {n.removeprefix("clients/"): a for n, a in arrays.items() if n.startswith("clients/")}
+        )
+        scheduler._n_state = int(header["n_state"])
+        state = policy.init(scheduler._n_state)
+        for field in fields(state):
+            stored = arrays[f"state/{field.name}"]
+            setattr(state, field.name, stored if stored.ndim else stored.item())
+        scheduler._state = state
+        scheduler._unbooked = arrays["unbooked"]
+        scheduler._waiting = {int(k): int(t) for k, t in arrays["waiting"]}
+        if scheduler.t:
+            scheduler.last_round = RoundRecord(
+                t=scheduler.t,
+                cohort=tuple(scheduler._clients.ids[k] for k in arrays["cohort"]),
+                cohort_size=scheduler.cohort_size,
+                n_available=header["n_available"],
+            )
+        return scheduler
+
+
+def _observation(client: ClientId, answer: float | Observation) -> Observation:
+    if isinstance(answer, Observation):
+        return answer
+    try:
+        return Observation(latency=answer)
+    except InvalidInput as error:
+        raise InvalidInput(f"client {client!r}: {error}") from None
+
+
+def _settings(policy: Policy) -> dict[str, Any] | None:
+    """Return a policy's settings as JSON can hold them; None when a part is the user's own."""
+    if name_of(policy) is None:
+        return None
+    settings = {f.name: getattr(policy, f.name) for f in fields(policy)}  # type: ignore[arg-type]
+    if any(callable(value) for value in settings.values()):
+        return None
+    return {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in settings.items()}

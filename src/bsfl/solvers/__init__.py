@@ -1,0 +1,62 @@
+"""Arrays in, indices out: three ways to choose the cohort with the largest energy.
+
+A Solver takes (u, g, m, alpha, rng) so that a policy can use any of them; SOLVERS names them.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from bsfl.records import FloatArray, IntArray
+from bsfl.solvers.annealing import (
+    PROPOSALS,
+    AnnealingPath,
+    Proposal,
+    anneal,
+    solve_annealing,
+)
+from bsfl.solvers.exact import solve_exact
+from bsfl.solvers.exhaustive import solve_exhaustive
+from bsfl.solvers.problem import energy
+
+__all__ = [
+    "PROPOSALS",
+    "SOLVERS",
+    "AnnealingPath",
+    "Proposal",
+    "Solver",
+    "anneal",
+    "energy",
+    "solve_annealing",
+    "solve_exact",
+    "solve_exhaustive",
+]
+
+ANNEALING_STEPS = 5000
+"""Steps of the annealing solvers that are chosen by name."""
+
+
+class Solver(Protocol):
+    """Any function with this signature can be BSFL's `solver`."""
+
+    def __call__(
+        self, u: FloatArray, g: FloatArray, m: int, alpha: float, rng: np.random.Generator
+    ) -> IntArray:
+        """Return m distinct indices."""
+        ...
+
+
+def _annealing(proposal: Proposal) -> Solver:
+    def solve(
+        u: FloatArray, g: FloatArray, m: int, alpha: float, rng: np.random.Generator
+    ) -> IntArray:
+        return solve_annealing(u, g, m, alpha, steps=ANNEALING_STEPS, proposal=proposal, rng=rng)
+
+    return solve
+
+
+SOLVERS: dict[str, Solver] = {
+    "exact": lambda u, g, m, alpha, rng: solve_exact(u, g, m, alpha),
+    "exhaustive": lambda u, g, m, alpha, rng: solve_exhaustive(u, g, m, alpha),
+    **{f"annealing-{proposal}": _annealing(proposal) for proposal in PROPOSALS},
+}

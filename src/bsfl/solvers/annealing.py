@@ -1,0 +1,223 @@
+"""Simulated annealing, the paper's way to choose a cohort; kept as a yardstick.
+
+The exact solver is faster and never worse. This file shows by how much, and holds the three
+neighbourhoods that the name ALSA could mean:
+
+    swap          SA: replace a uniform member by a uniform outsider
+    symmetric     ALSA as printed: the two cohorts differ in one client, which has the lowest u or
+                  the lowest g in the cohort it belongs to; drawn uniformly from that neighbourhood
+    drop-weakest  the accelerating half of it: replace the member with the lowest u or the lowest
+                  g, by a coin, with a uniform outsider
+
+One step costs O(log m): the weakest members sit on heaps that forget lazily, and the energy is
+updated, never recomputed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import exp, inf, log
+from random import Random
+from typing import Literal, get_args
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.records import FloatArray, IntArray
+from bsfl.solvers.problem import check_problem
+
+Proposal = Literal["swap", "symmetric", "drop-weakest"]
+PROPOSALS: tuple[Proposal, ...] = get_args(Proposal)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnealingPath:
+    """One annealing run.
+
+    Attributes:
+        cohort: The best cohort visited, sorted.
+        energies: Energy of the current state, at the start and after every step.
+    """
+
+    cohort: IntArray
+    energies: FloatArray
+
+
+def solve_annealing(
+    u: FloatArray,
+    g: FloatArray,
+    m: int,
+    alpha: float,
+    *,
+    steps: int,
+    proposal: Proposal,
+    rng: np.random.Generator,
+) -> IntArray:
+    """Return the best cohort that annealing visits in `steps` steps, sorted."""
+    return anneal(u, g, m, alpha, steps=steps, proposal=proposal, rng=rng).cohort
+
+
+def anneal(
+    u: FloatArray,
+    g: FloatArray,
+    m: int,
+    alpha: float,
+    *,
+    steps: int,
+    proposal: Proposal,
+    rng: np.random.Generator,
+) -> AnnealingPath:
+    r"""Walk through cohorts at the paper's temperature T_i = Delta_max / log(i + 1).
+
+    A neighbour of higher energy is always accepted, one of lower energy with probability
+    exp((E' - E) / T_i). Delta_max = (max u - min u) + alpha (max g - min g) over finite values.
+    """
+    u, g = check_problem(u, g, m, alpha)
+    checks.natural("steps", steps, low=0)
+    if proposal not in PROPOSALS:
+        raise InvalidInput(f"proposal must be one of {', '.join(PROPOSALS)}, got {proposal!r}")
+    if m == len(u):
+        only = float(u.min() + alpha * g.mean())
+        return AnnealingPath(np.arange(m), np.full(steps + 1, only))
+    finite = u[np.isfinite(u)]
+    delta_max = float((np.ptp(finite) if len(finite) else 0.0) + alpha * np.ptp(g))
+    walk = _Walk(u, g, rng.choice(len(u), m, replace=False), alpha / m)
+    draw = Random(int(rng.integers(2**63)))
+    propose = {"swap": _swap, "symmetric": _symmetric, "drop-weakest": _drop_weakest}[proposal]
+
+    best, best_energy = walk.inside[:], walk.energy
+    energies = [walk.energy]
+    for i in range(1, steps + 1):
+        member, outsider = propose(walk, draw.random)
+        pace, gain = walk.peek(member, outsider)
+        change = pace + gain - walk.energy
+        if not change < 0 or (delta_max and draw.random() < exp(change * log(i + 1) / delta_max)):
+            walk.move(member, outsider, pace, gain)
+            if walk.energy > best_energy:
+                best, best_energy = walk.inside[:], walk.energy
+        energies.append(walk.energy)
+    return AnnealingPath(np.sort(np.array(best)), np.array(energies))
+
+
+class _LazyHeap:
+    """A cohort ordered by one value; clients that leave are forgotten when they reach the top.
+
+    Attributes:
+        rank: Position of every client by rising value, ties by index.
+        by_rank: The client at every position.
+    """
+
+    def __init__(self, values: FloatArray, members: list[int], is_member: bytearray) -> None:
+        self.by_rank: list[int] = np.argsort(values, kind="stable").tolist()
+        self.rank = [0] * len(values)
+        for position, client in enumerate(self.by_rank):
+            self.rank[client] = position
+        self.is_member = is_member
+        self.heap = [self.rank[client] for client in members]
+        heapify(self.heap)
+
+    def add(self, client: int) -> None:
+        heappush(self.heap, self.rank[client])
+
+    def weakest(self) -> int:
+        """Return the member with the lowest value."""
+        while not self.is_member[client := self.by_rank[self.heap[0]]]:
+            heappop(self.heap)
+        return client
+
+    def weakest_but(self, client: int) -> int:
+        """Return the member with the lowest value when `client`, a member, is not counted."""
+        self.is_member[client] = 0
+        second = self.weakest()
+        self.is_member[client] = 1
+        self.add(client)
+        return second
+
+
+class _Walk:
+    """The current cohort with everything a step needs at hand.
+
+    Attributes:
+        inside, outside: Members and outsiders, in no order.
+        by_u, by_g: The cohort ordered by u and by g.
+        sum_g: (alpha / m) sum g of the cohort.
+        energy: E of the cohort.
+    """
+
+    def __init__(self, u: FloatArray, g: FloatArray, cohort: IntArray, scale: float) -> None:
+        is_member = np.isin(np.arange(len(u)), cohort)
+        self.u: list[float] = u.tolist()
+        self.g: list[float] = (scale * g).tolist()
+        self.inside: list[int] = np.flatnonzero(is_member).tolist()
+        self.outside: list[int] = np.flatnonzero(~is_member).tolist()
+        self.place = [0] * len(u)
+        for group in (self.inside, self.outside):
+            for position, client in enumerate(group):
+                self.place[client] = position
+        self.is_member = bytearray(is_member.tobytes())
+        self.by_u = _LazyHeap(u, self.inside, self.is_member)
+        self.by_g = _LazyHeap(g, self.inside, self.is_member)
+        self.sum_g = sum(self.g[client] for client in self.inside)
+        self.energy = self.u[self.by_u.weakest()] + self.sum_g
+
+    def peek(self, member: int, outsider: int) -> tuple[float, float]:
+        """Return min u and (alpha / m) sum g of the cohort after one replacement."""
+        slowest = self.by_u.weakest()
+        if len(self.inside) == 1:
+            pace = inf
+        elif member == slowest:
+            pace = self.u[self.by_u.weakest_but(member)]
+        else:
+            pace = self.u[slowest]
+        return min(pace, self.u[outsider]), self.sum_g - self.g[member] + self.g[outsider]
+
+    def move(self, member: int, outsider: int, pace: float, sum_g: float) -> None:
+        """Replace a member by an outsider."""
+        position_in, position_out = self.place[member], self.place[outsider]
+        self.inside[position_in], self.outside[position_out] = outsider, member
+        self.place[outsider], self.place[member] = position_in, position_out
+        self.is_member[member], self.is_member[outsider] = 0, 1
+        self.by_u.add(outsider)
+        self.by_g.add(outsider)
+        self.sum_g, self.energy = sum_g, pace + sum_g
+
+
+def _pick(clients: list[int], draw: Callable[[], float], n_first: int | None = None) -> int:
+    """Return a uniform client, or one among the first few."""
+    return clients[int(draw() * (len(clients) if n_first is None else n_first))]
+
+
+def _swap(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
+    return _pick(walk.inside, draw), _pick(walk.outside, draw)
+
+
+def _drop_weakest(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
+    order = walk.by_u if draw() < 0.5 else walk.by_g
+    return order.weakest(), _pick(walk.outside, draw)
+
+
+def _symmetric(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
+    """Draw uniformly from the printed neighbourhood.
+
+    It has two parts: (a) a weakest member leaves for any outsider; (b) any other member leaves and
+    the newcomer is weaker, in u or in g, than everyone inside. The newcomers of (b) are the
+    clients ranked below the weakest member in u or in g; one that is both would be drawn twice as
+    often, so every second one of those draws is repeated from the start.
+    """
+    slowest, rarest = walk.by_u.weakest(), walk.by_g.weakest()
+    weakest = [slowest] if slowest == rarest else [slowest, rarest]
+    n_slower, n_rarer = walk.by_u.rank[slowest], walk.by_g.rank[rarest]
+    n_dropping = len(weakest) * len(walk.outside)
+    n_weakening = (len(walk.inside) - len(weakest)) * (n_slower + n_rarer)
+    while True:
+        if draw() * (n_dropping + n_weakening) < n_dropping:
+            return _pick(weakest, draw), _pick(walk.outside, draw)
+        member = _pick(walk.inside, draw)
+        while member in weakest:
+            member = _pick(walk.inside, draw)
+        if draw() * (n_slower + n_rarer) < n_slower:
+            return member, _pick(walk.by_u.by_rank, draw, n_slower)
+        outsider = _pick(walk.by_g.by_rank, draw, n_rarer)
+        if walk.by_u.rank[outsider] >= n_slower:
+            return member, outsider

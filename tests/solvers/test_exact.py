@@ -1,0 +1,134 @@
+"""The exact solver against every cohort there is, and against a plain heap sweep."""
+
+from heapq import heappush, heappushpop
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bsfl.errors import InvalidInput
+from bsfl.solvers import energy, exact, solve_exact, solve_exhaustive
+
+small = st.integers(-3, 3).map(float)
+speeds = st.one_of(small, st.just(np.inf))
+
+
+@st.composite
+def problems(draw):
+    n = draw(st.integers(1, 8))
+    u = np.array(draw(st.lists(speeds, min_size=n, max_size=n)))
+    g = np.array(draw(st.lists(small, min_size=n, max_size=n)))
+    m = draw(st.one_of(st.just(1), st.just(n), st.integers(1, n)))
+    return u, g, m, float(draw(st.integers(0, 4)))
+
+
+def assert_optimal(u, g, m, alpha):
+    cohort = solve_exact(u, g, m, alpha)
+    assert len(cohort) == m
+    assert np.all(np.diff(cohort) > 0), "sorted and distinct"
+    best = energy(u, g, solve_exhaustive(u, g, m, alpha), alpha)
+    # both sums are over small integers; only the division by m rounds
+    assert energy(u, g, cohort, alpha) == pytest.approx(best, abs=1e-12)
+
+
+@settings(max_examples=3000)
+@given(problems())
+def test_equals_exhaustive_search_on_generated_ties(problem):
+    assert_optimal(*problem)
+
+
+def test_equals_exhaustive_search_in_ten_thousand_random_cases():
+    rng = np.random.default_rng(0)
+    for _ in range(10_000):
+        n = int(rng.integers(1, 9))
+        u = rng.integers(-3, 4, n).astype(float)
+        u[rng.random(n) < 0.15] = np.inf
+        g = rng.integers(-3, 4, n).astype(float)
+        m = int(rng.choice([1, n, rng.integers(1, n + 1)]))
+        assert_optimal(u, g, m, float(rng.integers(0, 4)))
+
+
+def heap_sweep(u, g, m, alpha):
+    """The textbook sweep: one client at a time, a heap of the m largest g."""
+    heap, total, best = [], 0.0, -np.inf
+    for k in np.argsort(-u, kind="stable"):
+        if len(heap) < m:
+            heappush(heap, g[k])
+            total += g[k]
+        else:
+            total += g[k] - heappushpop(heap, g[k])
+        if len(heap) == m:
+            best = max(best, u[k] + alpha / m * total)
+    return best
+
+
+@pytest.mark.parametrize("correlation", [-1, 0, 1])
+@pytest.mark.parametrize("digits", [2, 16])
+def test_two_stages_and_small_chunks_equal_the_heap_sweep(monkeypatch, correlation, digits):
+    monkeypatch.setattr(exact, "SAMPLE_SIZE", 64)  # both stages run although K is small
+    monkeypatch.setattr(exact, "CHUNK_SIZE", 50)
+    rng = np.random.default_rng(digits + correlation)
+    for _ in range(150):
+        n, m = int(rng.integers(200, 2000)), int(rng.integers(1, 60))
+        noise, alpha = 10.0 ** rng.uniform(-5, 1), 10.0 ** rng.uniform(-2, 2)
+        u = np.round(rng.random(n), digits)
+        g = np.round(correlation * u + noise * rng.normal(size=n), digits)
+        found = energy(u, g, solve_exact(u, g, m, alpha), alpha)
+        assert found == pytest.approx(heap_sweep(u, g, m, alpha), abs=1e-11 * (1 + alpha))
+
+
+def test_a_misleading_sample_costs_time_and_not_exactness():
+    n, m, alpha = 20_000, 30, 1.0
+    rng = np.random.default_rng(5)
+    u, g = rng.random(n), rng.random(n)
+    u[:: n // exact.SAMPLE_SIZE] += 10.0  # exactly the clients that the sample looks at
+    u[0] = 100.0
+    found = energy(u, g, solve_exact(u, g, m, alpha), alpha)
+    assert found == pytest.approx(heap_sweep(u, g, m, alpha), rel=1e-12)
+
+
+@pytest.mark.parametrize("spacing", [1e-3, 1e-15])
+def test_order_is_right_when_values_are_too_close_for_the_integer_keys(spacing):
+    u = 1.0 + spacing * np.random.default_rng(0).integers(0, 1000, 3 * exact.CHUNK_SIZE)
+    ordered = u[exact._falling_order(u)]
+    assert np.all(ordered[:-1] >= ordered[1:])
+    assert sorted(exact._falling_order(u)) == list(range(len(u)))
+
+
+def test_infinite_speeds_leave_the_choice_to_g():
+    u = np.array([np.inf, 0.9, np.inf, np.inf])
+    g = np.array([0.1, 9.0, 0.3, 0.2])
+    assert solve_exact(u, g, 2, 1.0).tolist() == [2, 3]
+
+
+def test_alpha_zero_takes_the_fastest():
+    assert solve_exact(np.array([0.2, 0.9, 0.5]), np.array([9.0, -9.0, 0.0]), 2, 0.0).tolist() == [
+        1,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("u", "g", "m", "alpha", "message"),
+    [
+        ([1.0], [1.0], 0, 1.0, "m must be a whole number of at least 1, got 0"),
+        ([1.0], [1.0], 2, 1.0, "m must be between 1 and the 1 clients, got 2"),
+        ([1.0], [1.0], 1, -1.0, "alpha must be a finite number of at least 0, got -1.0"),
+        ([1.0], [1.0], 1, np.nan, "alpha must be a finite number of at least 0, got nan"),
+        ([np.nan, 1.0], [1.0, 1.0], 1, 1.0, "u must hold no NaN"),
+        ([-np.inf, 1.0], [1.0, 1.0], 1, 1.0, "no -inf"),
+        ([1.0, 1.0], [1.0, np.inf], 1, 1.0, "g must hold finite numbers"),
+        ([1.0, 1.0], [1.0], 1, 1.0, r"got shapes \(2,\) and \(1,\)"),
+        ([], [], 1, 1.0, "not empty"),
+    ],
+)
+@pytest.mark.parametrize("solve", [solve_exact, solve_exhaustive])
+def test_ill_posed_problems_are_refused(solve, u, g, m, alpha, message):
+    with pytest.raises(InvalidInput, match=message):
+        solve(np.array(u), np.array(g), m, alpha)
+
+
+def test_exhaustive_search_refuses_what_would_never_end():
+    with pytest.raises(InvalidInput, match="use solve_exact"):
+        solve_exhaustive(np.zeros(500), np.zeros(500), 25, 1.0)

@@ -1,0 +1,18 @@
+"""The core is light: beside the standard library it loads numpy alone."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+import numpy
+before = set(sys.modules)
+from bsfl import Scheduler, BSFL
+loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(loaded - set(sys.stdlib_module_names) - {"numpy"}))
+"""
+
+
+def test_importing_the_core_loads_numpy_and_nothing_else():
+    run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["bsfl"]

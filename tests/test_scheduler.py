@@ -1,0 +1,268 @@
+"""The Scheduler as its users meet it."""
+
+import numpy as np
+import pytest
+
+from bsfl import BSFL, Observation, Scheduler, UniformRandom, WeightedRandom
+from bsfl.errors import InvalidInput, NotSelected, UnknownClient
+
+IDS = [f"phone-{i}" for i in range(10)]
+
+
+@pytest.fixture
+def scheduler():
+    return Scheduler(BSFL(alpha=5.0), cohort_size=3, seed=1)
+
+
+def snapshot(scheduler):
+    """Everything a caller could notice."""
+    state = scheduler._state
+    return (
+        scheduler.t,
+        scheduler.clients,
+        scheduler.outstanding,
+        scheduler.last_round,
+        {name: np.copy(getattr(state, name)).tobytes() for name in state.__dataclass_fields__}
+        if hasattr(state, "__dataclass_fields__")
+        else None,
+    )
+
+
+def test_a_round(scheduler):
+    cohort = scheduler.select(available=IDS)
+    assert len(cohort) == 3
+    assert set(cohort) <= set(IDS)
+    assert scheduler.outstanding == cohort
+    scheduler.observe({cohort[0]: 3.2, cohort[1]: Observation(latency=60.0, outcome="timeout")})
+    assert scheduler.outstanding == [cohort[2]]
+    record = scheduler.last_round
+    assert (record.t, record.cohort, record.n_available, record.short) == (
+        1,
+        tuple(cohort),
+        10,
+        False,
+    )
+
+
+def test_it_learns_who_is_slow():
+    fast = Scheduler(BSFL(alpha=0.0, radius="none"), cohort_size=3)
+    for _ in range(12):
+        cohort = fast.select(available=IDS)
+        fast.observe({c: 1.0 + int(c[-1]) for c in cohort})
+    assert cohort == IDS[:3]
+
+
+def test_int_ids_of_any_size_and_numpy_ints():
+    huge = [2**64 - 1, 2**63, -5]
+    scheduler = Scheduler(UniformRandom(), cohort_size=3)
+    assert sorted(scheduler.select(available=huge)) == sorted(huge)
+    small = Scheduler(UniformRandom(), cohort_size=2)
+    cohort = small.select(available=np.arange(5))
+    assert all(type(c) is int for c in cohort)
+
+
+def test_fewer_available_than_wanted_takes_all_and_says_so(scheduler):
+    scheduler.join(IDS)
+    assert sorted(scheduler.select(available=IDS[:2])) == IDS[:2]
+    assert scheduler.last_round.short
+    assert scheduler.select(available=[]) == []
+    assert scheduler.last_round.n_available == 0
+    assert len(scheduler.select()) == 3
+    assert not scheduler.last_round.short
+
+
+def test_late_answers_count_for_their_own_round(scheduler):
+    first = scheduler.select(available=IDS)
+    scheduler.observe({first[0]: 1.0})
+    second = scheduler.select()
+    scheduler.observe({first[1]: 2.0, second[0]: 3.0})
+    scheduler.observe({second[1]: 4.0})
+    assert set(scheduler.outstanding) == {first[2], second[2]}
+    index = scheduler._clients.index_of
+    for client, latency in ((first[1], 2.0), (second[0], 3.0), (second[1], 4.0)):
+        assert scheduler._state.mean[index(client)] == pytest.approx(1 / latency)
+    for client in (*first, *second):
+        assert scheduler._state.selected[index(client)] == 1
+
+
+def test_a_cohort_nobody_reports_still_counts_as_chosen(scheduler):
+    chosen = {*scheduler.select(available=IDS), *scheduler.select(), *scheduler.select()}
+    assert len(chosen) == 9, "silent clients do not stay first in line"
+    scheduler.select()
+    assert scheduler._state.selected.sum() == 9
+
+
+def test_leaving_and_returning_keeps_what_is_known(scheduler):
+    scheduler.join(IDS)
+    for _ in range(20):
+        scheduler.observe({c: 1.0 + int(c[-1]) for c in scheduler.select()})
+    index = scheduler._clients.index_of("phone-4")
+    known = scheduler._state.mean[index]
+    scheduler.leave(["phone-4"])
+    assert "phone-4" not in scheduler.clients
+    for _ in range(10):
+        cohort = scheduler.select()
+        assert "phone-4" not in cohort
+        scheduler.observe({c: 1.0 + int(c[-1]) for c in cohort})
+    scheduler.select(available=["phone-4", "phone-5", "phone-6"])
+    assert "phone-4" in scheduler.clients
+    assert scheduler._state.mean[index] == known
+    # it was away for rounds 21 to 30, which do not count: round 31 is its 21st
+    assert scheduler._clients.roster().since[index] == 11
+
+
+def test_a_late_joiner_is_not_owed_the_rounds_before_it_came(scheduler):
+    scheduler.join(IDS)
+    for _ in range(200):
+        scheduler.observe(dict.fromkeys(scheduler.select(), 1.0))
+    scheduler.register("new")
+    chosen = 0
+    for _ in range(40):
+        cohort = scheduler.select()
+        chosen += "new" in cohort
+        scheduler.observe(dict.fromkeys(cohort, 1.0))
+    # a fair share of 40 rounds is 40 * 3 / 11 = 11; owed 240 rounds it would be in nearly all
+    assert 8 <= chosen <= 15
+
+
+def test_register_updates_what_is_known():
+    scheduler = Scheduler(WeightedRandom(), cohort_size=1, seed=0)
+    scheduler.register("a", samples=1)
+    scheduler.register("b", samples=1)
+    scheduler.register("a", samples=1e12)
+    assert [scheduler.select() for _ in range(20)] == [["a"]] * 20
+
+
+def test_the_same_seed_gives_the_same_cohorts():
+    def play(seed):
+        scheduler = Scheduler(UniformRandom(), cohort_size=2, seed=seed)
+        return [scheduler.select(available=IDS) for _ in range(10)]
+
+    assert play(3) == play(3)
+    assert play(3) != play(4)
+
+
+def test_answers_nobody_waits_for(scheduler):
+    cohort = scheduler.select(available=IDS)
+    other = next(c for c in IDS if c not in cohort)
+    before = snapshot(scheduler)
+    with pytest.raises(NotSelected, match=f"client '{other}' has no answer outstanding"):
+        scheduler.observe({cohort[0]: 1.0, other: 1.0})
+    with pytest.raises(UnknownClient, match="unknown client 'ghost'"):
+        scheduler.observe({cohort[0]: 1.0, "ghost": 1.0})
+    assert snapshot(scheduler) == before, "nothing of the good part was taken either"
+    scheduler.observe({cohort[0]: 1.0, other: 1.0, "ghost": 1.0}, strict=False)
+    assert scheduler.outstanding == cohort[1:]
+    with pytest.raises(NotSelected, match="or was reported already"):
+        scheduler.observe({cohort[0]: 1.0})
+
+
+@pytest.mark.parametrize("latency", [float("nan"), float("inf"), -1.0, 0, 0.0, "fast", None, True])
+def test_bad_latencies_change_nothing(scheduler, latency):
+    cohort = scheduler.select(available=IDS)
+    before = snapshot(scheduler)
+    with pytest.raises(InvalidInput, match=f"client '{cohort[1]}': latency"):
+        scheduler.observe({cohort[0]: 1.0, cohort[1]: latency})
+    assert snapshot(scheduler) == before
+
+
+@pytest.mark.parametrize(
+    ("available", "message"),
+    [
+        (["a", "b", "a", "c"], "client ids must be distinct, got 'a' more than once"),
+        (["a", 1, "b"], "client ids must be all str or all int, got both"),
+        ([0.5, 1.5, 2.5], "a client id must be a str or an int, got 0.5"),
+        ([True, False], "a client id must be a str or an int, got True"),
+        (["a", "b"], "cohort_size must be between 1 and the 2 clients of the fleet, got 3"),
+        ("abcdef", "clients must be a collection of ids, got the single id 'abcdef'"),
+        ([], "cohort_size must be between 1 and the 0 clients of the fleet, got 3"),
+    ],
+)
+def test_bad_fleets_change_nothing(scheduler, available, message):
+    before = snapshot(scheduler)
+    with pytest.raises(InvalidInput, match=message):
+        scheduler.select(available=available)
+    assert snapshot(scheduler) == before
+
+
+def test_bad_fleets_are_refused_later_too(scheduler):
+    scheduler.select(available=IDS)
+    before = snapshot(scheduler)
+    with pytest.raises(InvalidInput, match="distinct, got 'phone-1' more than once"):
+        scheduler.select(available=["phone-1", "phone-2", "phone-1"])
+    with pytest.raises(InvalidInput, match="all str or all int"):
+        scheduler.select(available=[1, 2, 3])
+    with pytest.raises(UnknownClient, match="unknown client 'ghost'"):
+        scheduler.leave(["phone-1", "ghost"])
+    assert snapshot(scheduler) == before
+    scheduler.leave(IDS[2:])
+    with pytest.raises(InvalidInput, match="between 1 and the 2 clients of the fleet, got 3"):
+        scheduler.select()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cohort_size": 0}, "cohort_size must be a whole number of at least 1, got 0"),
+        ({"cohort_size": 2.5}, "cohort_size must be a whole number of at least 1, got 2.5"),
+        ({"cohort_size": 3, "seed": -1}, "seed must be a whole number of at least 0, got -1"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        Scheduler(BSFL(), **settings)
+
+
+@pytest.mark.parametrize("policy", [BSFL, "bsfl", None])
+def test_a_policy_must_be_one(policy):
+    with pytest.raises(InvalidInput, match="policy must have init, select and observe"):
+        Scheduler(policy, cohort_size=3)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"samples": [1, 0]}, "samples must be finite and above 0, got 0"),
+        ({"samples": [0, 0]}, "samples must be finite and above 0, got 0"),
+        ({"samples": [1, -3]}, "samples must be finite and above 0, got -3"),
+        ({"samples": [1, float("nan")]}, "samples must be finite and above 0, got nan"),
+        (
+            {"samples": [1]},
+            r"samples must hold one number for each of the 2 clients, got shape \(1,\)",
+        ),
+        ({"quality": [1, 1.5]}, "quality must be finite and above 0 and at most 1, got 1.5"),
+    ],
+)
+def test_bad_weights_change_nothing(scheduler, told, message):
+    with pytest.raises(InvalidInput, match=message):
+        scheduler.join(["a", "b"], **told)
+    assert scheduler.clients == []
+
+
+def test_a_weighted_policy_says_what_it_misses():
+    scheduler = Scheduler(BSFL(generalization="weighted"), cohort_size=2)
+    scheduler.join(["a", "b", "c"], samples=[1, 2, 3])
+    scheduler.register("d")
+    with pytest.raises(InvalidInput, match="1 of 4 clients have none; register them first"):
+        scheduler.select()
+    scheduler.register("d", samples=4)
+    assert len(scheduler.select()) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"latency": 1.0, "outcome": "late"},
+            "outcome must be one of ok, timeout, failed, got 'late'",
+        ),
+        ({}, "latency is required when the outcome is 'ok', got None"),
+        ({"outcome": "timeout"}, "latency is required when the outcome is 'timeout', got None"),
+        ({"latency": 1.0, "loss": float("nan")}, "loss must be a finite number"),
+        ({"latency": 1.0, "samples": 0}, "samples must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_observations(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        Observation(**settings)
+    Observation(outcome="failed")

@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import sys
-import numpy
+import numpy.random
 before = set(sys.modules)
 from bsfl import Scheduler, BSFL
 loaded = {name.partition(".")[0] for name in set(sys.modules) - before}

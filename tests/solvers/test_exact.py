@@ -88,12 +88,15 @@ def test_a_misleading_sample_costs_time_and_not_exactness():
     assert found == pytest.approx(heap_sweep(u, g, m, alpha), rel=1e-12)
 
 
-@pytest.mark.parametrize("spacing", [1e-3, 1e-15])
+@pytest.mark.parametrize("spacing", [0.0, 1e-3, 1e-15, np.inf])
 def test_order_is_right_when_values_are_too_close_for_the_integer_keys(spacing):
-    u = 1.0 + spacing * np.random.default_rng(0).integers(0, 1000, 3 * exact.CHUNK_SIZE)
-    ordered = u[exact._falling_order(u)]
-    assert np.all(ordered[:-1] >= ordered[1:])
-    assert sorted(exact._falling_order(u)) == list(range(len(u)))
+    steps = np.random.default_rng(0).integers(1, 1000, 3 * exact.CHUNK_SIZE)
+    u = 1.0 + spacing * steps
+    u[7] = 0.5
+    fallen, g = exact._fastest_first(u, np.arange(len(u)) * 1.0, np.ones(len(u), dtype=bool))
+    assert np.all(fallen[:-1] >= fallen[1:])
+    assert np.array_equal(u[g.astype(int)], fallen)
+    assert sorted(g) == list(range(len(u)))
 
 
 def test_infinite_speeds_leave_the_choice_to_g():

@@ -52,27 +52,32 @@ def _fast_enough(u: FloatArray, m: int) -> float:
 def _fastest_first(u: FloatArray, g: FloatArray, who: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return u and g of the marked clients by falling u."""
     u, g = u[who], g[who]
-    order = _falling_order(u)
-    return u.take(order), g.take(order)
+    order = _nearly_falling_order(u) if len(u) > CHUNK_SIZE else np.argsort(-u)
+    fallen = u.take(order)
+    if not np.all(fallen[:-1] >= fallen[1:]):
+        order = np.argsort(-u)
+        fallen = u.take(order)
+    return fallen, g.take(order)
 
 
-def _falling_order(u: FloatArray) -> IntArray:
-    """Return the order of falling u, as np.argsort(-u) does, for large arrays in half its time.
+def _nearly_falling_order(u: FloatArray) -> IntArray:
+    """Return the order of falling u, but for values that are almost equal; half of argsort's time.
 
     Sorting plain integers is several times faster than sorting indices by key, so each value is
-    scaled to the high bits of an integer that carries the index in its low bits. Values too close
-    for those bits may come out swapped; then, and for infinities, argsort does the work.
+    scaled to the high bits of an integer that carries the index in its low bits. (Infinities or
+    equal values make all keys alike, and the order arbitrary.)
     """
     index_bits = len(u).bit_length()
-    if len(u) > CHUNK_SIZE and 0 < np.ptp(u) < np.inf:
-        falling = (u.max() - u) * (2.0 ** (62 - index_bits) / np.ptp(u))
-        keys: IntArray = falling.astype(np.int64) << index_bits | np.arange(len(u))
-        keys.sort()
-        keys &= (1 << index_bits) - 1
-        ordered = u.take(keys)
-        if np.all(ordered[:-1] >= ordered[1:]):
-            return keys
-    return np.argsort(-u)
+    span = float(u.max() - u.min())
+    scale = 2.0 ** (62 - index_bits) / span if 0 < span < np.inf else 0.0
+    falling = u.max() - u if scale else np.zeros_like(u)
+    falling *= scale
+    keys = falling.astype(np.int64)
+    keys <<= index_bits
+    keys |= np.arange(len(u))
+    keys.sort()
+    keys &= (1 << index_bits) - 1
+    return keys
 
 
 class _Sweep:

@@ -1,5 +1,6 @@
 """The frozen records that cross the borders between rooms."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,12 +185,20 @@ class RoundRecord:
             simulation.
         cohort_size: How many were wanted.
         n_available: How many could be chosen from.
+        duration_s: How long the round took; NaN where nobody measured it.
+        clock_s: Virtual time at the end of the round; NaN outside a simulation.
+        n_timeouts: Members that missed the deadline; 0 outside a simulation.
+        regret: What the genie's cohort would have been worth more; NaN where it is not computed.
     """
 
     t: int
     cohort: tuple[str, ...] | tuple[int, ...]
     cohort_size: int
     n_available: int
+    duration_s: float = math.nan
+    clock_s: float = math.nan
+    n_timeouts: int = 0
+    regret: float = math.nan
 
     @property
     def short(self) -> bool:

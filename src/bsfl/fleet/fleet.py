@@ -1,0 +1,69 @@
+"""A simulated fleet: latencies, availability and data sizes that policies never see."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.fleet.availability import Always, Availability
+from bsfl.fleet.latency import Latencies
+from bsfl.randomness import stream
+from bsfl.records import FloatArray, IntArray, Roster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """A world. Every draw comes from a stream named by the seed and the round.
+
+    So two policies that run with the same seed meet the same latencies and the same availability,
+    whoever they choose.
+
+    Attributes:
+        latency: How long each client takes.
+        tau_min: Smallest possible latency; faster draws are lifted to it.
+        tau_max: Deadline of a round; later answers are not waited for.
+        seed: Root of this world.
+        availability: Who can be reached.
+        samples: Data size of each client; None: all equal and unknown.
+        quality: Data quality of each client; None: all 1.
+    """
+
+    latency: Latencies
+    tau_min: float
+    tau_max: float
+    seed: int = 0
+    availability: Availability = field(default_factory=Always)
+    samples: FloatArray | None = None
+    quality: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_min", self.tau_min)
+        checks.positive("tau_max", self.tau_max)
+        if self.tau_min > self.tau_max:
+            raise InvalidInput(
+                f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
+            )
+
+    @property
+    def n_clients(self) -> int:
+        """K, how many clients there are."""
+        return self.latency.n_clients
+
+    @property
+    def roster(self) -> Roster:
+        """What the owner of the fleet may tell a policy."""
+        return Roster(n_members=self.n_clients, samples=self.samples, quality=self.quality)
+
+    def latencies(self, t: int) -> FloatArray:
+        """Return the seconds every client takes in round t; infinite if no answer comes."""
+        return np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
+
+    def available(self, t: int) -> IntArray:
+        """Return the clients that can be reached in round t."""
+        rng = stream(self.seed, "availability", t)
+        return np.flatnonzero(self.availability.reachable(t, self.n_clients, rng))
+
+    def mean_speed(self, t: int) -> FloatArray:
+        """Return the truth: mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""
+        return self.tau_min * self.latency.mean_inverse(t, self.tau_min, self.tau_max)

@@ -1,0 +1,230 @@
+"""Latency distributions: how long each client of a simulated fleet takes in a round.
+
+A model holds one set of parameters per client and a function that turns standard noise into
+seconds. Draws and true means use the same function: a draw feeds it random noise, a mean averages
+it over equally likely strata of the noise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Protocol
+
+import numpy as np
+
+from bsfl.records import FloatArray, IntArray
+
+N_STRATA = 2000
+"""Equally likely noise values over which true means are averaged."""
+
+_MIDPOINTS = (np.arange(N_STRATA) + 0.5) / N_STRATA
+_STRATA: dict[str, FloatArray] = {
+    "normal": np.array([NormalDist().inv_cdf(p) for p in _MIDPOINTS]),
+    "exponential": -np.log1p(-_MIDPOINTS),
+}
+
+Limit = float | FloatArray
+Phase = tuple[int, ...]
+
+
+class Latencies(Protocol):
+    """The latency of every client, round by round."""
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        ...
+
+    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the seconds that every client would take in round t, chosen or not."""
+        ...
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        """Return E[1 / clip(tau, low, high)] of every client in round t."""
+        ...
+
+    def phase(self, t: int) -> Phase:
+        """Return a label that is the same for two rounds only if their distributions are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """Latencies that are a function of independent standard noise, the same in every round.
+
+    Attributes:
+        n_clients: How many clients there are.
+        latency: Turns noise, a number or one per client, into seconds for every client.
+        noise: "normal" or "exponential", both standard.
+    """
+
+    n_clients: int
+    latency: Callable[[float | FloatArray], FloatArray]
+    noise: str = "normal"
+
+    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the latency of every client in one round."""
+        sample = rng.standard_normal if self.noise == "normal" else rng.standard_exponential
+        return self.latency(sample(self.n_clients))
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        """Return E[1 / clip(tau, low, high)] as the mean over the strata of the noise."""
+        total = np.zeros(self.n_clients)
+        for noise in _STRATA[self.noise]:
+            total += 1.0 / np.clip(self.latency(noise), low, high)
+        return total / N_STRATA
+
+    def phase(self, t: int) -> Phase:
+        """Return the one phase there is."""
+        return ()
+
+
+def clipped_normal(mean: FloatArray, sd: FloatArray, *, low: float, high: float) -> Noisy:
+    """Return tau = clip(N(mean, sd), low, high): the authors' earlier setting."""
+    return Noisy(len(mean), lambda z: np.clip(mean + sd * z, low, high))
+
+
+def inverse_normal(
+    rate: FloatArray, sd: FloatArray, *, work: float, low: float, high: float
+) -> Noisy:
+    """Return tau = clip(work / N(rate, sd), low, high): the authors' later setting.
+
+    A rate of zero or below means that the work never ends, so it gives `high`.
+    """
+    return Noisy(len(rate), lambda z: work / np.clip(rate + sd * z, work / high, work / low))
+
+
+def lognormal(median: FloatArray, sigma: FloatArray) -> Noisy:
+    """Return tau = median * exp(N(0, sigma))."""
+    return Noisy(len(median), lambda z: median * np.exp(sigma * z))
+
+
+def shifted_exponential(shift: FloatArray, scale: FloatArray) -> Noisy:
+    """Return tau = shift + Exp(scale): fixed work plus a memoryless wait."""
+    return Noisy(len(shift), lambda e: shift + scale * e, noise="exponential")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Latencies resampled from each client's own recorded ones.
+
+    Attributes:
+        recorded: Seconds, one array per client, not empty.
+    """
+
+    recorded: Sequence[FloatArray]
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.recorded)
+
+    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return one of its recorded latencies for every client."""
+        picks = rng.random(self.n_clients)
+        return np.array([r[int(p * len(r))] for r, p in zip(self.recorded, picks, strict=True)])
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        """Return the exact mean over the recorded values."""
+        low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
+        clipped = (np.clip(r, a, b) for r, a, b in zip(self.recorded, low, high, strict=True))
+        return np.array([np.mean(1.0 / tau) for tau in clipped])
+
+    def phase(self, t: int) -> Phase:
+        """Return the one phase there is."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """From round `at` on, client k has the latency that client source[k] had before."""
+
+    base: Latencies
+    source: IntArray
+    at: int
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return self.base.n_clients
+
+    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the latency of every client in round t."""
+        drawn = self.base.draw(t, rng)
+        return drawn if t < self.at else drawn[self.source]
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        """Return E[1 / clip(tau, low, high)]."""
+        if t < self.at:
+            return self.base.mean_inverse(t, low, high)
+        everyone = np.arange(self.n_clients)
+        low, high = np.broadcast_to(low, self.n_clients), np.broadcast_to(high, self.n_clients)
+        back = np.empty_like(everyone)
+        back[self.source] = everyone
+        return self.base.mean_inverse(t, low[back], high[back])[self.source]
+
+    def phase(self, t: int) -> Phase:
+        """Return whether the change has come."""
+        return (int(t >= self.at), *self.base.phase(t))
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """From round `at` on, latencies are multiplied by `factor`, reached over `ramp` rounds.
+
+    The factor builds up in equal ratios; with ramp 0 it is there at once.
+    """
+
+    base: Latencies
+    factor: FloatArray
+    at: int
+    ramp: int = 0
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return self.base.n_clients
+
+    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the latency of every client in round t."""
+        return self.base.draw(t, rng) * self.factor_in(t)
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        """Return E[1 / clip(f tau, low, high)] = E[1 / clip(tau, low / f, high / f)] / f."""
+        factor = self.factor_in(t)
+        return self.base.mean_inverse(t, low / factor, high / factor) / factor
+
+    def phase(self, t: int) -> Phase:
+        """Return how many rounds of the ramp are over."""
+        return (min(max(0, t - self.at + 1), max(1, self.ramp)), *self.base.phase(t))
+
+    def factor_in(self, t: int) -> FloatArray:
+        """Return the factor that holds in round t."""
+        return np.power(self.factor, self.phase(t)[0] / max(1, self.ramp))
+
+
+@dataclass(frozen=True, slots=True)
+class Flaky:
+    """Each answer is lost with a given probability: an infinite latency."""
+
+    base: Latencies
+    probability: float
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return self.base.n_clients
+
+    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the latency of every client in round t, infinite where the answer is lost."""
+        drawn = self.base.draw(t, rng)
+        return np.where(rng.random(self.n_clients) < self.probability, np.inf, drawn)
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        """Return (1 - p) E[1 / clip(tau, low, high)] + p / high."""
+        heard = (1.0 - self.probability) * self.base.mean_inverse(t, low, high)
+        return heard + self.probability / high
+
+    def phase(self, t: int) -> Phase:
+        """Return the phase of what is lost."""
+        return self.base.phase(t)

@@ -1,0 +1,110 @@
+"""Fleets by name: who is fast, who is slow, and by how much.
+
+Each function draws one population of clients and returns its latencies; the registry at the end
+gives the names that scenario files use.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.fleet.latency import (
+    Latencies,
+    clipped_normal,
+    inverse_normal,
+    lognormal,
+    shifted_exponential,
+)
+from bsfl.fleet.phones import phones
+from bsfl.fleet.traces import trace
+from bsfl.records import BoolArray
+
+
+def authors_bimodal(
+    n_clients: int, rng: np.random.Generator, *, slow_share: float = 0.1
+) -> Latencies:
+    """Return the authors' earlier setting: a few clients ten times slower than the rest.
+
+    tau = clip(N(mean, sd), 0.05, 1); mean U(0.85, 0.9) for the slow, U(0.05, 0.1) for the others,
+    sd U(0, 0.05).
+    """
+    checks.between("slow_share", slow_share, 0.0, 1.0)
+    slow = _share(n_clients, slow_share, rng)
+    mean = np.where(slow, rng.uniform(0.85, 0.9, n_clients), rng.uniform(0.05, 0.1, n_clients))
+    return clipped_normal(mean, rng.uniform(0, 0.05, n_clients), low=0.05, high=1.0)
+
+
+def authors_three_speeds(
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    slow_share: float = 0.1,
+    fast_share: float = 0.03,
+) -> Latencies:
+    """Return the authors' later setting: a few slow, most in the middle, very few fast.
+
+    tau = clip(0.1 / N(rate, sd), 0.1, 1); rate U(0.1, 0.12) for the slow, U(0.15, 0.2) in the
+    middle, U(0.93, 0.97) for the fast, sd U(0, 0.03).
+    """
+    checks.between("slow_share", slow_share, 0.0, 1.0)
+    checks.between("fast_share", fast_share, 0.0, 1.0 - slow_share)
+    place = rng.permutation(n_clients)
+    rate = rng.uniform(0.15, 0.2, n_clients)
+    n_slow, n_fast = round(slow_share * n_clients), round(fast_share * n_clients)
+    rate[place[:n_slow]] = rng.uniform(0.1, 0.12, n_slow)
+    rate[place[n_slow : n_slow + n_fast]] = rng.uniform(0.93, 0.97, n_fast)
+    sd = rng.uniform(0, 0.03, n_clients)
+    return inverse_normal(rate, sd, work=0.1, low=0.1, high=1.0)
+
+
+def lognormal_population(
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    median: float = 10.0,
+    spread: float = 0.6,
+    sigma: float = 0.2,
+) -> Latencies:
+    """Return lognormal latencies around lognormal medians.
+
+    Args:
+        n_clients: How many clients.
+        rng: Draws the population.
+        median: Median of the clients' medians, seconds.
+        spread: Standard deviation of their logarithms, between clients.
+        sigma: Standard deviation of the logarithm of one client's latency, between rounds.
+    """
+    checks.positive("median", median)
+    medians = median * np.exp(checks.at_least("spread", spread, 0.0) * rng.normal(size=n_clients))
+    return lognormal(medians, np.full(n_clients, checks.at_least("sigma", sigma, 0.0)))
+
+
+def exponential_population(
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    shift: tuple[float, float] = (1.0, 10.0),
+    scale: tuple[float, float] = (0.5, 5.0),
+) -> Latencies:
+    """Return shift + Exp(scale) with both uniform in a range, seconds."""
+    for name, (low, high) in (("shift", shift), ("scale", scale)):
+        if not 0 < low <= high:
+            raise InvalidInput(f"{name} must be a range above 0, got [{low}, {high}]")
+    return shifted_exponential(rng.uniform(*shift, n_clients), rng.uniform(*scale, n_clients))
+
+
+def _share(n_clients: int, share: float, rng: np.random.Generator) -> BoolArray:
+    """Return True for a random share of the clients, rounded to whole clients."""
+    return rng.permutation(n_clients) < round(share * n_clients)
+
+
+POPULATIONS: dict[str, Callable[..., Latencies]] = {
+    "authors-bimodal": authors_bimodal,
+    "authors-three-speeds": authors_three_speeds,
+    "lognormal": lognormal_population,
+    "shifted-exponential": exponential_population,
+    "phones": phones,
+    "trace": trace,
+}

@@ -1,0 +1,88 @@
+"""Recorded fleets: a CSV of latencies or capacities, one row per observation or client.
+
+Two layouts, told apart by their header:
+
+    client,latency_s                                    any number of rows per client; resampled
+    client,compute_ms_per_sample,bandwidth_kbps         one row per client; see bsfl.fleet.phones
+"""
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+
+from bsfl.errors import InvalidInput
+from bsfl.fleet.latency import Latencies, Recorded
+from bsfl.fleet.phones import phone_latencies
+from bsfl.records import FloatArray
+
+LATENCY = ("latency_s",)
+CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
+
+
+def trace(
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    path: str,
+    samples: float | FloatArray = 120,
+    model_bytes: float = 1_000_000,
+    jitter: float = 0.2,
+) -> Latencies:
+    """Return n_clients of a recorded fleet, drawn at random; twice the same if it has fewer.
+
+    Args:
+        n_clients: How many clients.
+        rng: Draws who is in.
+        path: The CSV file.
+        samples: As for phones; only for capacities.
+        model_bytes: As for phones; only for capacities.
+        jitter: As for phones; only for capacities.
+    """
+    columns, rows = read_trace(Path(path))
+    recorded = list(rows.values())
+    who = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
+    if columns == LATENCY:
+        return Recorded([recorded[k][:, 0] for k in who])
+    compute_ms, kbps = np.array([recorded[k][0] for k in who]).T
+    return phone_latencies(
+        compute_ms, kbps, samples=samples, model_bytes=model_bytes, jitter=jitter
+    )
+
+
+def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
+    """Return the columns of a trace and, for each client, its rows as an array."""
+    rows: dict[str, list[list[float]]] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        header = tuple(name.strip() for name in next(reader, []))
+        if header[:1] not in (("client",), ("client_id",)) or header[1:] not in (LATENCY, CAPACITY):
+            raise InvalidInput(
+                f"{path}: the first line must be client,{','.join(LATENCY)} or "
+                f"client,{','.join(CAPACITY)}, got {','.join(header) or 'nothing'}"
+            )
+        for line in reader:
+            if line:
+                rows.setdefault(line[0], []).append(_numbers(path, reader.line_num, header, line))
+    if not rows:
+        raise InvalidInput(f"{path}: there is no client in the trace")
+    if header[1:] == CAPACITY and (twice := [c for c, r in rows.items() if len(r) > 1]):
+        raise InvalidInput(f"{path}: client {twice[0]!r} has more than one row")
+    return header[1:], {client: np.array(values) for client, values in rows.items()}
+
+
+def _numbers(path: Path, line_number: int, header: tuple[str, ...], line: list[str]) -> list[float]:
+    place = f"{path}, line {line_number}"
+    if len(line) != len(header):
+        raise InvalidInput(f"{place}: expected {len(header)} values, got {len(line)}")
+    numbers = []
+    for name, text in zip(header[1:], line[1:], strict=True):
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            raise InvalidInput(f"{place}: {name} must be a finite number above 0, got {text!r}")
+        numbers.append(number)
+    return numbers

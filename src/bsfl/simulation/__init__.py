@@ -1,0 +1,15 @@
+"""The virtual-clock loop, the genie's yardstick, and what a run amounts to."""
+
+from bsfl.simulation.metrics import gini, growth_exponent, participation
+from bsfl.simulation.regret import Objective, Yardstick, regret_bound
+from bsfl.simulation.simulate import simulate
+
+__all__ = [
+    "Objective",
+    "Yardstick",
+    "gini",
+    "growth_exponent",
+    "participation",
+    "regret_bound",
+    "simulate",
+]

@@ -1,0 +1,40 @@
+"""What a run amounts to: time, participation, growth of regret."""
+
+import numpy as np
+
+from bsfl.records import FloatArray, IntArray
+
+
+def gini(counts: IntArray | FloatArray) -> float:
+    r"""Return the Gini coefficient of participation: 0 all equal, towards 1 a few have it all.
+
+    sum_i (2 i - K - 1) x_(i) / (K sum x) over the sorted counts.
+
+    >>> gini(np.array([5, 5, 5, 5])), gini(np.array([0, 0, 0, 8]))
+    (0.0, 0.75)
+    """
+    total, k = float(np.sum(counts)), len(counts)
+    if total == 0:
+        return 0.0
+    return float(np.sum((2 * np.arange(1, k + 1) - k - 1) * np.sort(counts)) / (k * total))
+
+
+def participation(cohorts: IntArray, n_clients: int) -> IntArray:
+    """Return how often each client was chosen; entries below 0 are empty places."""
+    return np.bincount(cohorts[cohorts >= 0].ravel(), minlength=n_clients)
+
+
+def growth_exponent(regret: FloatArray, first: int, last: int) -> float:
+    """Return the slope of log cumulative regret against log rounds between two rounds.
+
+    1 for linear growth, towards 0 for logarithmic growth.
+
+    >>> round(growth_exponent(3.0 * np.arange(1, 101) ** 0.5, 10, 100), 6)
+    0.5
+    """
+    rounds = np.unique(np.geomspace(first, last, 50).round().astype(np.int64))
+    rounds = rounds[regret[rounds - 1] > 0]
+    if len(rounds) < 2:
+        return float("nan")
+    slope, _ = np.polyfit(np.log(rounds), np.log(regret[rounds - 1]), 1)
+    return float(slope)

@@ -1,0 +1,81 @@
+"""Regret against the true optimum, exact at any number of clients."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.fleet import Fleet
+from bsfl.fleet.latency import Phase
+from bsfl.generalization import DEFICITS, Deficit, signed_power
+from bsfl.policies.genie import GenieState
+from bsfl.policies.plugins import plugin
+from bsfl.records import FloatArray, IntArray, RoundContext
+from bsfl.solvers import energy, solve_exact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """The reward that regret is measured in: min_S mu_k + (alpha / m) sum_S g_k.
+
+    Attributes:
+        alpha: Weight of generalization against speed.
+        beta: Exponent of the generalization term.
+        generalization: As for BSFL.
+    """
+
+    alpha: float = 1.0
+    beta: int = 1
+    generalization: str | Deficit = "equal"
+
+    def __post_init__(self) -> None:
+        checks.at_least("alpha", self.alpha, 0.0)
+        checks.natural("beta", self.beta)
+        plugin("generalization", self.generalization, DEFICITS)
+
+
+class Yardstick:
+    r"""Follows one policy and tells what the genie would have made of the same history.
+
+    Regret of a round = max_S E(S) - E(cohort) with E(S) = min_S mu_k + (alpha / m) sum_S g_k, the
+    true mean speeds mu and g from the policy's own selections (eqs. Gt, eq:regret). Never
+    negative. The paper searches all cohorts for the maximum; the exact solver finds it at any K.
+    """
+
+    def __init__(self, objective: Objective, fleet: Fleet) -> None:
+        self.objective, self.fleet = objective, fleet
+        self.history = GenieState(
+            selected=np.zeros(fleet.n_clients, dtype=np.int64),
+            loss=np.full(fleet.n_clients, np.nan),
+        )
+        self._phase: Phase | None = None
+        self._mean_speed: FloatArray = np.zeros(0)
+
+    def regret(self, cohort: IntArray, context: RoundContext) -> float:
+        """Return the regret of a cohort and book it in the history."""
+        regret = 0.0
+        if len(cohort) < len(context.available):
+            deficit = plugin("generalization", self.objective.generalization, DEFICITS)
+            who, alpha = context.available, self.objective.alpha
+            g = signed_power(deficit(who, self.history, context), self.objective.beta)
+            mu = self.mean_speed(context.t)[who]
+            best = solve_exact(mu, g, len(cohort), alpha)
+            chosen = np.searchsorted(who, cohort)
+            regret = max(0.0, energy(mu, g, best, alpha) - energy(mu, g, chosen, alpha))
+        self.history.selected[cohort] += 1
+        return regret
+
+    def mean_speed(self, t: int) -> FloatArray:
+        """Return the true mean speeds in round t, computed anew only when the fleet changed."""
+        phase = self.fleet.latency.phase(t)
+        if phase != self._phase:
+            self._phase, self._mean_speed = phase, self.fleet.mean_speed(t)
+        return self._mean_speed
+
+
+def regret_bound(
+    rounds: IntArray, *, n_clients: int, cohort_size: int, delta_max: float, delta_min: float
+) -> FloatArray:
+    r"""Return Delta_max K (4 (m + 1) ln n / Delta_min^2 + 1 + pi^2 / 3) (Theorem 1)."""
+    explored = 4 * (cohort_size + 1) * np.log(rounds) / delta_min**2
+    return np.asarray(delta_max * n_clients * (explored + 1 + np.pi**2 / 3))

@@ -1,9 +1,13 @@
 """The Scheduler as its users meet it."""
 
+import subprocess
+import sys
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Observation, Scheduler, UniformRandom, WeightedRandom
+from bsfl import BSFL, CsUcb, CsUcbQ, Genie, Observation, Scheduler, UniformRandom, WeightedRandom
 from bsfl.errors import InvalidInput, NotSelected, UnknownClient
 
 IDS = [f"phone-{i}" for i in range(10)]
@@ -170,11 +174,11 @@ def test_bad_latencies_change_nothing(scheduler, latency):
     ("available", "message"),
     [
         (["a", "b", "a", "c"], "client ids must be distinct, got 'a' more than once"),
-        (["a", 1, "b"], "client ids must be all str or all int, got both"),
+        (["a", 1, "b"], "client ids must be all str or all int, got 'a' and 1"),
         ([0.5, 1.5, 2.5], "a client id must be a str or an int, got 0.5"),
         ([True, False], "a client id must be a str or an int, got True"),
         (["a", "b"], "cohort_size must be between 1 and the 2 clients of the fleet, got 3"),
-        ("abcdef", "clients must be a collection of ids, got the single id 'abcdef'"),
+        ("abcdef", "clients must be a collection of ids, got 'abcdef'"),
         ([], "cohort_size must be between 1 and the 0 clients of the fleet, got 3"),
     ],
 )
@@ -266,3 +270,135 @@ def test_bad_observations(settings, message):
     with pytest.raises(InvalidInput, match=message):
         Observation(**settings)
     Observation(outcome="failed")
+
+
+def test_silent_clients_do_not_take_over():
+    """Two clients never report; with m = 2 a cohort of both must not look infinitely good."""
+    for policy in (BSFL(alpha=1.0, tau_max=10.0), CsUcb(tau_max=10.0)):
+        scheduler, chosen = Scheduler(policy, cohort_size=2), Counter()
+        for _ in range(200):
+            cohort = scheduler.select(available=range(10))
+            chosen.update(cohort)
+            scheduler.observe({k: 1.0 + k for k in cohort if k not in (3, 7)})
+        assert chosen[3] + chosen[7] < 0.25 * chosen.total()
+
+
+def test_a_select_that_fails_takes_its_newcomers_back():
+    scheduler = Scheduler(WeightedRandom(), cohort_size=2)
+    scheduler.join(list("abcd"), samples=[1, 2, 3, 4])
+    scheduler.select()
+    scheduler.leave(["d"])
+    before = snapshot(scheduler)
+    with pytest.raises(InvalidInput, match="1 of 5 clients have none"):
+        scheduler.select(["a", "b", "d", "new"])
+    assert snapshot(scheduler) == before
+    assert len(scheduler.select(["a", "b", "c"])) == 2
+    genie = Scheduler(Genie(mean_speed=[0.5, 0.5]), cohort_size=1)
+    genie.select(["a", "b"])
+    with pytest.raises(InvalidInput, match="mean_speed must cover the fleet of 3 clients, got 2"):
+        genie.select(["a", "b", "c"])
+    assert genie.select(["a", "b"])
+
+
+def test_a_client_that_owes_two_answers_may_give_both():
+    scheduler = Scheduler(BSFL(), cohort_size=2)
+    scheduler.select([1, 2])
+    scheduler.select([1, 2])
+    scheduler.observe({1: 50.0, 2: 1.0})
+    assert scheduler.outstanding == [1, 2]
+    scheduler.observe({1: 2.0, 2: 1.0})
+    assert scheduler.outstanding == []
+    assert scheduler._state.observed.tolist() == [2, 2]
+
+
+def test_joining_between_choice_and_answer_does_not_matter():
+    scheduler = Scheduler(CsUcbQ(tau_max=5.0), cohort_size=2)
+    scheduler.join(list("abcd"), samples=[1, 2, 3, 4])
+    cohort = scheduler.select()
+    scheduler.join(["new"])
+    scheduler.observe(dict.fromkeys(cohort, 1.0))
+
+
+def test_a_set_of_ids_means_the_same_in_every_process():
+    code = (
+        "from bsfl import BSFL, Scheduler\n"
+        "print(Scheduler(BSFL(), cohort_size=2).select({f'c{i}' for i in range(20)}))"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(seen) == 1
+
+
+def test_a_refused_loss_can_be_corrected():
+    scheduler = Scheduler(BSFL(generalization="loss"), cohort_size=1)
+    (client,) = scheduler.select([1, 2, 3])
+    with pytest.raises(InvalidInput, match=r"needs losses of at least 0, got -0\.5"):
+        scheduler.observe({client: Observation(latency=1.0, loss=-0.5)})
+    scheduler.observe({client: Observation(latency=1.0, loss=0.5)})
+    assert len(scheduler.select()) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.select("ab"), "clients must be a collection of ids, got 'ab'"),
+        (lambda s: s.join(5), "clients must be a collection of ids, got 5"),
+        (lambda s: s.join(["c"], samples=["x"]), r"samples must be a list of numbers, got \['x'\]"),
+        (lambda s: s.observe([("a", 1.0)]), "answers must map clients to latencies"),
+        (lambda s: s.observe({True: 1.0}), "a client id must be a str or an int, got True"),
+        (
+            lambda s: s.observe({"a": 10**400}),
+            "client 'a': latency must be a finite number above 0",
+        ),
+        (
+            lambda s: s.observe({"a": 1e-310}),
+            "latency must be between 1e-09 and 1e[+]12, got 1e-310",
+        ),
+        (
+            lambda s: s.observe({"a": np.ones(2)}),
+            "client 'a': latency must be a finite number above 0",
+        ),
+    ],
+)
+def test_odd_arguments_change_nothing(call, message):
+    scheduler = Scheduler(BSFL(), cohort_size=1)
+    scheduler.select(["a", "b"])
+    scheduler.select(["a"])
+    before = snapshot(scheduler)
+    with pytest.raises(InvalidInput, match=message):
+        call(scheduler)
+    assert snapshot(scheduler) == before
+
+
+@pytest.mark.parametrize("chosen", [[0, 0], [0, 1, 2], [0, 99], [1]])
+def test_a_policy_that_chooses_nonsense_is_caught(chosen):
+    class Odd(UniformRandom):
+        def select(self, state, context, rng):
+            return chosen
+
+    scheduler = Scheduler(Odd(), cohort_size=2)
+    with pytest.raises(InvalidInput, match="must choose 2 distinct available clients, got"):
+        scheduler.select(["a", "b", "c"])
+    assert (scheduler.t, scheduler.clients, scheduler.outstanding) == (0, [], [])
+
+
+def test_a_generalization_that_returns_nonsense_is_caught():
+    scheduler = Scheduler(
+        BSFL(generalization=lambda c, h, x: np.full(len(c), np.nan)), cohort_size=1
+    )
+    with pytest.raises(InvalidInput, match="generalization must return one finite number"):
+        scheduler.select(["a", "b"])
+
+
+def test_extreme_weights_keep_the_cohort_size():
+    for size in (1e308, 1e-300, 1e-320):
+        scheduler = Scheduler(WeightedRandom(), cohort_size=2)
+        scheduler.join(list("abcd"), samples=[size] * 4)
+        assert len(scheduler.select()) == 2

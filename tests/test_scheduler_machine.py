@@ -1,6 +1,7 @@
 """Random lives of a Scheduler against a model made of plain dicts and sets."""
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ class SchedulerLife(RuleBasedStateMachine):
         self.scheduler = Scheduler(policy, cohort_size=COHORT, seed=1)
         self.members, self.met = set(), set()
         self.t = 0
-        self.waiting, self.chosen = set(), dict.fromkeys([f"c{i}" for i in range(12)], 0)
+        self.waiting, self.chosen = Counter(), dict.fromkeys([f"c{i}" for i in range(12)], 0)
         self.latencies = {f"c{i}": [] for i in range(12)}
         self.unbooked = set()
 
@@ -65,7 +66,7 @@ class SchedulerLife(RuleBasedStateMachine):
         assert len(cohort) == len(set(cohort)) == min(COHORT, len(pool))
         assert self.scheduler.last_round.short == (len(pool) < COHORT)
         self.t += 1
-        self.waiting |= set(cohort)
+        self.waiting.update(cohort)
         for client in self.unbooked:
             self.chosen[client] += 1
         self.unbooked = set(cohort)
@@ -80,9 +81,10 @@ class SchedulerLife(RuleBasedStateMachine):
             outcome = data.draw(st.sampled_from(["ok", "timeout", "failed"]))
             answers[client] = Observation(latency=latency, outcome=outcome)
             self.latencies[client].append(min(latency, 50.0) if outcome == "ok" else 50.0)
-        current = who & set(self.scheduler.last_round.cohort)
+        # the oldest answer first: it is one to the current cohort if no other is owed
+        current = {c for c in who if self.waiting[c] == 1} & set(self.scheduler.last_round.cohort)
         self.scheduler.observe(answers)
-        self.waiting -= who
+        self.waiting -= Counter(who)
         if current:
             for client in self.unbooked:
                 self.chosen[client] += 1
@@ -108,7 +110,7 @@ class SchedulerLife(RuleBasedStateMachine):
             return
         assert self.scheduler.t == self.t
         assert set(self.scheduler.clients) == self.members
-        assert set(self.scheduler.outstanding) == self.waiting
+        assert set(self.scheduler.outstanding) == set(self.waiting)
         state = self.scheduler._state
         if hasattr(state, "selected"):
             for client in self.met:

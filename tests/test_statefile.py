@@ -103,6 +103,12 @@ def test_another_policy_is_refused(tmp_path):
     assert Scheduler.load(tmp_path / "s.bsfl", policy=BSFL(alpha=9.0)).policy.alpha == 9.0
 
 
+def test_numpy_settings_can_be_saved(tmp_path):
+    scheduler = played(BSFL(alpha=np.float32(2), beta=np.int64(2)))
+    scheduler.save(tmp_path / "s.bsfl")
+    assert Scheduler.load(tmp_path / "s.bsfl").policy == BSFL(alpha=2.0, beta=2)
+
+
 def test_array_settings_come_back(tmp_path):
     scheduler = played(Genie(mean_speed=np.linspace(0.1, 0.9, 8)))
     scheduler.save(tmp_path / "s.bsfl")

@@ -6,7 +6,11 @@ InvalidInput naming the rule and the value otherwise.
 
 import math
 import operator
+import sys
 from typing import SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
 
 from bsfl.errors import InvalidInput
 
@@ -51,4 +55,24 @@ def natural(name: str, value: SupportsIndex, low: int = 1) -> int:
 
 
 def _is_number(value: object) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, bool | str)
+    """Return whether a value is a number that a float can hold."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return abs(int(value)) <= sys.float_info.max
+    return isinstance(value, float | np.floating)
+
+
+def numbers(name: str, values: object) -> npt.NDArray[np.float64]:
+    """Return a copy of a one-dimensional collection of numbers that is not empty."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInput(f"{name} must be a list of numbers, got {values!r}")
+    return array
+
+
+def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Check that a value is one of a few words."""
+    if value not in known:
+        raise InvalidInput(f"{name} must be one of {', '.join(known)}, got {value!r}")

@@ -1,16 +1,38 @@
 """The caller's clients: their ids, who belongs to the fleet, and what is known about each."""
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bsfl import checks
 from bsfl.errors import InvalidInput, UnknownClient
 from bsfl.records import IntArray, Roster
 
 ClientId = str | int
+NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Who was named, and what it takes to undo their joining.
+
+    Attributes:
+        where: Sorted indices of all clients that were named.
+        n_before: How many clients were known before.
+        back: Indices of those that were not members before.
+        t: The round from which they are.
+    """
+
+    where: IntArray
+    n_before: int
+    back: IntArray
+    t: int
 
 
 class ClientTable:
@@ -39,24 +61,22 @@ class ClientTable:
 
     def index_of(self, client: ClientId) -> int:
         """Return the index of a client that was met before."""
-        try:
-            return self._index[client]
-        except (KeyError, TypeError):
-            raise UnknownClient(f"unknown client {client!r}; it never joined the fleet") from None
+        index = self._index.get(_clean_id(client))
+        if index is None:
+            raise UnknownClient(f"unknown client {client!r}; it never joined the fleet")
+        return index
 
     def clean(self, clients: Iterable[ClientId]) -> list[Any]:
         """Return ids after checking that they are distinct and all str or all int."""
-        if isinstance(clients, str):
-            raise InvalidInput(
-                f"clients must be a collection of ids, got the single id {clients!r}"
-            )
-        ids = [_clean_id(client) for client in clients]
-        kinds = {type(client) for client in (*ids, *self.ids[:1])}
-        if len(kinds) > 1:
-            raise InvalidInput("client ids must be all str or all int, got both")
+        ids = [_clean_id(client) for client in _collection(clients)]
+        first = (self.ids or ids or [""])[0]
+        for client in ids:
+            if type(client) is not type(first):
+                raise InvalidInput(
+                    f"client ids must be all str or all int, got {first!r} and {client!r}"
+                )
         if len(set(ids)) < len(ids):
-            seen: set[ClientId] = set()
-            twice = next(c for c in ids if c in seen or seen.add(c))  # type: ignore[func-returns-value]
+            twice, _ = Counter(ids).most_common(1)[0]
             raise InvalidInput(f"client ids must be distinct, got {twice!r} more than once")
         return ids
 
@@ -67,8 +87,8 @@ class ClientTable:
         t: int,
         samples: Sequence[float] | None = None,
         quality: Sequence[float] | None = None,
-    ) -> IntArray:
-        """Add clients to the fleet from round t on and return their indices.
+    ) -> Joined:
+        """Add clients to the fleet from round t on.
 
         A client that was away returns with all that is known of it; the rounds it missed do not
         count against its share.
@@ -78,8 +98,8 @@ class ClientTable:
             "samples": _clean_numbers("samples", samples, len(ids), high=np.inf),
             "quality": _clean_numbers("quality", quality, len(ids), high=1.0),
         }
-        new = [client for client in ids if client not in self._index]
-        self._append(new, t)
+        n_before = len(self)
+        self._append([client for client in ids if client not in self._index], t)
         where = np.fromiter((self._index[c] for c in ids), np.int64, len(ids))
         back = where[~self.column("member")[where]]
         self.column("since")[back] += t - self.column("left")[back]
@@ -87,9 +107,19 @@ class ClientTable:
         for name, values in told.items():
             if values is not None:
                 self.column(name)[where] = values
-        if len(back) or any(values is not None for values in told.values()):
-            self._changed()
-        return where
+        self.n_members += len(back)
+        self._roster = None
+        return Joined(where=np.sort(where), n_before=n_before, back=back, t=t)
+
+    def undo(self, joined: Joined) -> None:
+        """Take back the last `join`, provided that it told nothing new about its clients."""
+        self.column("since")[joined.back] -= joined.t - self.column("left")[joined.back]
+        self.column("member")[joined.back] = False
+        for client in self.ids[joined.n_before :]:
+            del self._index[client]
+        del self.ids[joined.n_before :]
+        self.n_members -= len(joined.back)
+        self._roster = None
 
     def leave(self, clients: Iterable[ClientId], *, t: int) -> None:
         """Take clients out of the fleet from round t on; what is known of them is kept."""
@@ -97,8 +127,8 @@ class ClientTable:
         gone = where[self.column("member")[where]]
         self.column("member")[gone] = False
         self.column("left")[gone] = t
-        if len(gone):
-            self._changed()
+        self.n_members -= len(gone)
+        self._roster = None
 
     def members(self) -> IntArray:
         """Return the indices of all members, sorted."""
@@ -112,25 +142,21 @@ class ClientTable:
                 f"of the fleet, got {n_needed}"
             )
 
-    def locate(self, clients: Iterable[ClientId], *, t: int, n_needed: int) -> IntArray:
-        """Return the sorted indices of clients; those that are new or were away join first.
-
-        Nobody joins unless the fleet then has n_needed members.
-        """
-        clients = clients if isinstance(clients, Sequence) else list(clients)
-        try:
-            where = np.fromiter(map(self._index.__getitem__, clients), np.int64, len(clients))
-        except (KeyError, TypeError):
-            where = None
-        if where is None or not self.column("member")[where].all():
-            ids = self.clean(clients)
-            self.require(n_needed, sum(not self._is_member(client) for client in ids))
-            return np.sort(self.join(ids, t=t))
-        marked = np.zeros(len(self), dtype=bool)
-        marked[where] = True
-        if np.count_nonzero(marked) < len(where):
-            self.clean(clients)  # names the id that came twice
-        return np.flatnonzero(marked)
+    def locate(self, clients: Iterable[ClientId], *, t: int, n_needed: int) -> Joined:
+        """Find clients; those that are new or were away join, if that makes n_needed members."""
+        clients = _collection(clients)
+        if self.ids and set(map(type, clients)) <= {type(self.ids[0])}:
+            found = map(self._index.get, clients, repeat(-1))
+            where = np.fromiter(found, np.int64, len(clients))
+            if (where >= 0).all() and self.column("member")[where].all():
+                marked = np.zeros(len(self), dtype=bool)
+                marked[where] = True
+                if np.count_nonzero(marked) < len(where):
+                    self.clean(clients)  # names the id that came twice
+                return Joined(where=np.flatnonzero(marked), n_before=len(self), back=NOBODY, t=t)
+        ids = self.clean(clients)
+        self.require(n_needed, sum(not self._is_member(client) for client in ids))
+        return self.join(ids, t=t)
 
     def roster(self) -> Roster:
         """Return the record of the fleet that policies may see."""
@@ -169,10 +195,6 @@ class ClientTable:
     def _is_member(self, client: ClientId) -> bool:
         return client in self._index and bool(self._columns["member"][self._index[client]])
 
-    def _changed(self) -> None:
-        self.n_members = int(np.count_nonzero(self.column("member")))
-        self._roster = None
-
     # --- saving ---------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -210,8 +232,18 @@ class ClientTable:
             table.ids = [int(text) for text in texts] if kind == "number" else texts
         table._index = {client: index for index, client in enumerate(table.ids)}
         table._columns = {name: arrays[name] for name in table._columns}
-        table._changed()
+        table.n_members = int(np.count_nonzero(table._columns["member"]))
         return table
+
+
+def _collection(clients: Iterable[ClientId]) -> Sequence[Any]:
+    """Return ids as a sequence; a set, whose order is an accident, comes sorted."""
+    if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
+        raise InvalidInput(f"clients must be a collection of ids, got {clients!r}")
+    listed: list[Any] = list(clients)
+    if isinstance(clients, Set) and len(set(map(type, listed))) == 1:
+        listed.sort()
+    return listed
 
 
 def _clean_id(client: ClientId) -> ClientId:
@@ -230,7 +262,7 @@ def _clean_numbers(
 ) -> npt.NDArray[np.float64] | None:
     if values is None:
         return None
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = checks.numbers(name, values) if n_clients else np.zeros(0)
     if numbers.shape != (n_clients,):
         raise InvalidInput(
             f"{name} must hold one number for each of the {n_clients} clients, "

@@ -61,10 +61,10 @@ def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> 
     The paper names a loss-based g as an option and leaves its form open; this is ours.
     """
     known = ~np.isnan(history.loss)
+    if context.roster is not None and context.roster.members is not None:
+        known &= context.roster.members
     mean = float(history.loss[known].mean()) if known.any() else 1.0
     loss = np.where(known, history.loss, mean)
-    if loss.min() < 0:
-        raise InvalidInput(f"generalization='loss' needs losses of at least 0, got {loss.min():g}")
     if context.roster is not None and context.roster.members is not None:
         loss = np.where(context.roster.members, loss, 0.0)
     if loss.sum() == 0:
@@ -82,6 +82,7 @@ def capped_shares(weights: FloatArray, total: float) -> FloatArray:
     >>> capped_shares(np.array([6.0, 1.0, 1.0]), 2.0)
     array([1. , 0.5, 0.5])
     """
+    weights = weights / weights.max()
     shares: FloatArray = weights * (total / weights.sum())
     if shares.max() <= 1.0:
         return shares

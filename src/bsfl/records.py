@@ -22,6 +22,10 @@ OK, TIMEOUT, FAILED = range(3)
 """Positions in OUTCOMES, which is how a whole cohort's outcomes are stored."""
 
 
+LATENCY_RANGE = 1e-9, 1e12
+"""Seconds that a latency can be; beyond, a unit was mistaken."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What one client showed in one round.
@@ -46,7 +50,8 @@ class Observation:
                 f"outcome must be one of {', '.join(OUTCOMES)}, got {self.outcome!r}"
             )
         if self.latency is not None:
-            checks.positive("latency", self.latency)
+            seconds = checks.positive("latency", self.latency)
+            checks.between("latency", seconds, *LATENCY_RANGE)
         elif self.outcome != "failed":
             raise InvalidInput(
                 f"latency is required when the outcome is {self.outcome!r}, got None"

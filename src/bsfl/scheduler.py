@@ -2,21 +2,19 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from bsfl import checks, statefile
-from bsfl.clients import ClientId, ClientTable
+from bsfl.clients import NOBODY, ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected, StateFileError
 from bsfl.policies.base import Policy, State
 from bsfl.policies.registry import make_policy, name_of
 from bsfl.randomness import stream
-from bsfl.records import IntArray, Observation, Observations, RoundContext, RoundRecord
-
-NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+from bsfl.records import IntArray, Observation, Observations, Roster, RoundContext, RoundRecord
 
 
 class Scheduler:
@@ -51,7 +49,10 @@ class Scheduler:
         self._clients = ClientTable()
         self._state: State = policy.init(0)
         self._n_state = 0
-        self._waiting: dict[int, int] = {}  # client index -> round whose answer is outstanding
+        self._waiting: dict[
+            int, list[int]
+        ] = {}  # client index -> rounds not answered, oldest first
+        self._roster: Roster | None = None  # the fleet as it was when the last cohort was chosen
         self._unbooked: IntArray = NOBODY  # the last cohort, until its selection is in the state
 
     # --- the fleet ------------------------------------------------------------------------------
@@ -107,25 +108,31 @@ class Scheduler:
         Returns:
             cohort_size ids, or all available ones when there are fewer (then last_round.short).
         """
-        where = (
-            self._clients.members()
+        t = self.t + 1
+        joined = (
+            None
             if available is None
-            else self._clients.locate(available, t=self.t + 1, n_needed=self.cohort_size)
+            else self._clients.locate(available, t=t, n_needed=self.cohort_size)
         )
-        self._clients.require(self.cohort_size)
-        self._grow_state()
-        if len(self._unbooked):
-            self._report(self.t, {})
-        context = self._context(self.t + 1, where)
-        rng = stream(self.seed, "policy", context.t)
-        cohort = self.policy.select(self._state, context, rng)
-        self.t = context.t
-        self._unbooked = cohort
-        chosen = cohort.tolist()
-        self._waiting.update(dict.fromkeys(chosen, self.t))
-        ids = [self._clients.ids[k] for k in chosen]
+        try:
+            self._clients.require(self.cohort_size)
+            self._grow_state()
+            if len(self._unbooked):
+                self._report(self.t, {})
+            where = joined.where if joined else self._clients.members()
+            context = self._context(t, where)
+            cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
+            cohort = _checked(cohort, context)
+        except Exception:
+            if joined:
+                self._clients.undo(joined)
+            raise
+        self.t, self._roster, self._unbooked = t, context.roster, cohort
+        for k in cohort.tolist():
+            self._waiting.setdefault(k, []).append(t)
+        ids = [self._clients.ids[k] for k in cohort]
         self.last_round = RoundRecord(
-            t=self.t, cohort=tuple(ids), cohort_size=self.cohort_size, n_available=len(where)
+            t=t, cohort=tuple(ids), cohort_size=self.cohort_size, n_available=len(where)
         )
         return ids
 
@@ -135,13 +142,16 @@ class Scheduler:
         """Learn from clients that answered, or did not.
 
         May be called several times for one round, and after the next one has started: whoever was
-        chosen and not reported yet is waited for. Report timeouts and failures too; a client that
+        chosen and not reported yet is waited for; one that owes several answers gives the oldest
+        first. Report timeouts and failures too; a client that
         is never reported counts as chosen, and nothing is learned of its speed.
 
         Args:
             answers: For each client its latency in seconds, or an Observation.
             strict: Whether an answer nobody waits for is an error; otherwise it is ignored.
         """
+        if not isinstance(answers, Mapping):
+            raise InvalidInput(f"answers must map clients to latencies, got {answers!r}")
         by_round: dict[int, dict[int, Observation]] = {}
         for client, answer in answers.items():
             try:
@@ -150,11 +160,14 @@ class Scheduler:
                 if strict:
                     raise
                 continue
-            by_round.setdefault(self._waiting[index], {})[index] = _observation(client, answer)
+            oldest = self._waiting[index][0]
+            by_round.setdefault(oldest, {})[index] = _observation(client, answer)
         for t, seen in sorted(by_round.items()):
             self._report(t, seen)
             for index in seen:
-                del self._waiting[index]
+                self._waiting[index].remove(t)
+                if not self._waiting[index]:
+                    del self._waiting[index]
 
     def _awaited(self, client: ClientId) -> int:
         index = self._clients.index_of(client)
@@ -168,8 +181,8 @@ class Scheduler:
     def _report(self, t: int, seen: Mapping[int, Observation]) -> None:
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
-        report = Observations.of(seen, chosen=chosen)
-        self.policy.observe(self._state, self._context(t, NOBODY), report)
+        context = replace(self._context(t, NOBODY), roster=self._roster)
+        self.policy.observe(self._state, context, Observations.of(seen, chosen=chosen))
         if t == self.t:
             self._unbooked = NOBODY
 
@@ -212,7 +225,8 @@ class Scheduler:
         cohort = self.last_round.cohort if self.last_round else ()
         arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
         arrays["unbooked"] = self._unbooked
-        arrays["waiting"] = np.array(list(self._waiting.items()), dtype=np.int64).reshape(-1, 2)
+        waiting = [(k, t) for k, rounds in self._waiting.items() for t in rounds]
+        arrays["waiting"] = np.array(waiting, dtype=np.int64).reshape(-1, 2)
         statefile.write(Path(path), header, arrays)
 
     @classmethod
@@ -232,7 +246,10 @@ class Scheduler:
                     f"{path} was saved with a policy or functions of your own ({name}); "
                     "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
                 )
-            policy = make_policy(name, **header["settings"])
+            try:
+                policy = make_policy(name, **header["settings"])
+            except InvalidInput as error:
+                raise StateFileError(f"{path}: {error}; nothing was loaded") from None
         elif (given := name_of(policy) or type(policy).__qualname__) != name:
             raise StateFileError(
                 f"{path} holds what policy {name!r} learned, got policy {given!r}; "
@@ -250,7 +267,9 @@ class Scheduler:
             setattr(state, field.name, stored if stored.ndim else stored.item())
         scheduler._state = state
         scheduler._unbooked = arrays["unbooked"]
-        scheduler._waiting = {int(k): int(t) for k, t in arrays["waiting"]}
+        scheduler._roster = scheduler._clients.roster()
+        for k, t in arrays["waiting"].tolist():
+            scheduler._waiting.setdefault(k, []).append(t)
         if scheduler.t:
             scheduler.last_round = RoundRecord(
                 t=scheduler.t,
@@ -277,4 +296,19 @@ def _settings(policy: Policy) -> dict[str, Any] | None:
     settings = {f.name: getattr(policy, f.name) for f in fields(policy)}  # type: ignore[arg-type]
     if any(callable(value) for value in settings.values()):
         return None
-    return {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in settings.items()}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in settings.items()
+    }
+
+
+def _checked(cohort: Any, context: RoundContext) -> IntArray:
+    """Return a policy's choice, sorted, after checking that it is one."""
+    chosen = np.unique(np.asarray(cohort, dtype=np.int64))
+    n_wanted = min(context.cohort_size, len(context.available))
+    known = np.isin(chosen, context.available, assume_unique=True)
+    if np.size(cohort) != n_wanted or len(chosen) != n_wanted or not known.all():
+        raise InvalidInput(
+            f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
+        )
+    return chosen

@@ -1,8 +1,8 @@
 """One file that holds named arrays and a small JSON header; safe to be killed while writing.
 
-Layout: 12 bytes of magic, a format number (4 bytes), the length of the body (8), the body's
-SHA-256 (32), then the body: length of the header (8), the header as JSON, and the arrays' raw
-little-endian bytes in the order the header lists them. No pickle anywhere.
+Layout: 12 bytes of magic, a format number (4 bytes), the length of the body (8), the SHA-256 of
+format number and body (32), then the body: length of the header (8), the header as JSON, and the
+arrays' raw little-endian bytes in the order the header lists them. No pickle anywhere.
 """
 
 import hashlib
@@ -20,32 +20,37 @@ from bsfl.errors import CorruptFile, NewerFormat, NotAStateFile, TruncatedFile
 MAGIC = b"bsfl-state\r\n"
 FORMAT = 1
 _PRELUDE = struct.Struct("<12sIQ32s")
+_VERSION = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 def write(path: Path, header: dict[str, Any], arrays: Arrays) -> None:
-    """Replace the file at `path` in one step: a reader sees the old content or the new.
-
-    The bytes go to a hidden temporary file beside it, are flushed to the disk, and take the name.
-    One process at a time may write a path; a crash leaves at most the one temporary file, which
-    the next call overwrites.
-    """
+    """Replace the file at `path` in one step; see replace_file."""
     stored = {n: a.astype(a.dtype.newbyteorder("<"), copy=False) for n, a in arrays.items()}
     listing = [{"name": n, "dtype": a.dtype.str, "shape": a.shape} for n, a in stored.items()]
     head = json.dumps({**header, "arrays": listing}).encode()
     parts: list[bytes | memoryview] = [_LENGTH.pack(len(head)), head]
     parts += [np.ascontiguousarray(a).reshape(-1).view(np.uint8).data for a in stored.values()]
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_VERSION.pack(FORMAT))
     for part in parts:
         digest.update(part)
     prelude = _PRELUDE.pack(MAGIC, FORMAT, sum(len(p) for p in parts), digest.digest())
+    replace_file(path, prelude, *parts)
 
+
+def replace_file(path: Path, *parts: bytes | memoryview) -> None:
+    """Give the file at `path` new content in one step: a reader sees the old or the new.
+
+    The bytes go to a hidden temporary file beside it, are flushed to the disk, and take the name.
+    One process at a time may write a path; a crash leaves at most the one temporary file, which
+    the next call overwrites.
+    """
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(prelude)
             for part in parts:
                 file.write(part)
             file.flush()
@@ -73,7 +78,9 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     if len(content) < _PRELUDE.size + n_bytes:
         raise TruncatedFile(_too_short(path, _PRELUDE.size + n_bytes, len(content)))
     body = memoryview(content)[_PRELUDE.size :]
-    if len(body) != n_bytes or hashlib.sha256(body).digest() != checksum:
+    digest = hashlib.sha256(_VERSION.pack(version))
+    digest.update(body)
+    if len(body) != n_bytes or digest.digest() != checksum:
         raise CorruptFile(
             f"{path} was changed after it was saved (checksum differs); nothing was loaded"
         )

@@ -195,7 +195,7 @@ def test_top_m_breaks_ties_at_random():
         ("cs-ucb", {"tau_mx": 1}, "policy 'cs-ucb' has no setting 'tau_mx'; it has tau_max"),
         ("cs-ucb-q", {"tau_max": 1, "beta": 1.5}, "beta must be between 0 and 1, got 1.5"),
         ("cs-ucb-q", {"tau_max": 1, "phi": -0.1}, "phi must be between 0 and 1, got -0.1"),
-        ("genie", {"mean_speed": [0.5, -1.0]}, "mean_speed must hold one finite number above 0"),
+        ("genie", {"mean_speed": [0.5, -1.0]}, "mean_speed must be finite and above 0, got -1"),
     ],
 )
 def test_bad_settings_are_refused(name, settings, message):

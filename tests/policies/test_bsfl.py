@@ -130,6 +130,9 @@ def test_without_a_deadline_a_failure_is_an_answer_that_never_comes():
     assert policy.speed(state, np.arange(2)).tolist() == [0.0, 0.0]
     assert state.latency_min == np.inf, "a failure says nothing about tau_min"
     policy.observe(state, context(2, 2, 2), report({0: 7.0}, outcome="timeout"))
+    assert state.latency_min == np.inf, "nor does a timeout, which is censored"
+    policy.observe(state, context(3, 2, 2), report({0: 3.5}))
+    # mean of 0, 1/7 and 1/3.5, times tau_min = 3.5
     assert policy.speed(state, np.arange(1)) == pytest.approx([0.5])
 
 

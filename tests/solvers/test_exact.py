@@ -99,6 +99,25 @@ def test_order_is_right_when_values_are_too_close_for_the_integer_keys(spacing):
     assert sorted(g) == list(range(len(u)))
 
 
+def test_large_values_that_come_and_go_leave_no_rounding():
+    u, g = np.array([5.0, 4.0, 3.0, 2.0, 1.0]), np.array([-1e17, 1.0, 1.0, 1.0, 3.0])
+    assert energy(u, g, solve_exact(u, g, 3, 3.0), 3.0) == pytest.approx(6.0)
+
+
+def test_of_equals_those_that_come_first_are_taken():
+    assert solve_exact(np.ones(6), np.array([0.0, 1, 1, 1, 0, 1]), 3, 1.0).tolist() == [1, 2, 3]
+
+
+def test_extreme_values_raise_no_warning():
+    n = 20_000
+    for u in (
+        np.full(n, np.inf),
+        np.linspace(0, 1e-310, n),
+        np.repeat([-1.5e308, 1.5e308], n // 2),
+    ):
+        assert len(solve_exact(u, np.arange(n) * 1.0, 5, 1.0)) == 5
+
+
 def test_infinite_speeds_leave_the_choice_to_g():
     u = np.array([np.inf, 0.9, np.inf, np.inf])
     g = np.array([0.1, 9.0, 0.3, 0.2])

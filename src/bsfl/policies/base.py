@@ -32,8 +32,8 @@ class Policy(Protocol):
 class Averages:
     """How often each client was chosen and observed, and the mean of what it showed.
 
-    `selected` is the paper's c_k in g; `observed` is its c_k in the index. They differ only while
-    an answer is outstanding.
+    `selected` is the paper's c_k in g, `observed` its c_k in the index. They differ by the answers
+    that are outstanding, or will never come.
     """
 
     selected: IntArray
@@ -49,6 +49,16 @@ class Averages:
             mean=np.zeros(n_clients),
         )
 
+    def evidence(self, clients: IntArray) -> IntArray:
+        """Return how many observations the mean of each client stands for.
+
+        A client that was asked and has shown nothing yet counts as if it had shown the worst (its
+        mean is 0) each time: else silence would look like promise, and the silent would be asked
+        for ever.
+        """
+        observed = self.observed[clients]
+        return np.where(observed > 0, observed, self.selected[clients])
+
     def learn(self, seen: Observations, values: FloatArray) -> None:
         """Book the selections of a report and move the means (eqs. update_c, update_mu)."""
         self.selected[seen.chosen] += 1
@@ -60,9 +70,8 @@ def believed_latency(seen: Observations, tau_max: float | None) -> FloatArray:
     """Return the latency each answer stands for, in seconds.
 
     An answer counts as it came, but never longer than tau_max. A timeout is censored: all we know
-    is that it took at least the deadline, tau_max or else the time waited. A failure teaches
-    nothing about speed and must not look fast: it counts as tau_max, or as an answer that never
-    comes.
+    is that it took at least the deadline, tau_max or else the time waited. A failure counts as the
+    slowest possible answer: tau_max, or one that never comes.
     """
     if tau_max is None:
         return np.where(seen.outcome == FAILED, np.inf, seen.latency)

@@ -11,7 +11,7 @@ from bsfl.errors import InvalidInput
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.base import Averages, believed_latency, top_m
 from bsfl.policies.plugins import plugin
-from bsfl.records import FAILED, FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import OK, FloatArray, IntArray, Observations, RoundContext
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -49,14 +49,14 @@ class BSFL:
 
     Attributes:
         alpha: Weight of generalization against speed, at least 0. g is of the order of m/K, so the
-            alpha that matters grows with K/m: 0.5 K/m weighs a client that was never chosen
-            like half the range of speeds.
+            alpha that matters grows with K/m: with alpha = 0.5 K/m a cohort of clients that were
+            never chosen outweighs half the range of speeds.
         beta: Exponent of the generalization term, a natural number.
         tau_min: Smallest possible latency in seconds; estimated from what is seen when None.
         tau_max: Deadline in seconds; latencies beyond it are cut to it. None: no deadline.
         generalization: "equal" (everyone the same share), "weighted" (share by samples x quality),
             "loss" (share by last loss) or a function, see bsfl.generalization.
-        radius: "paper" or a function, see bsfl.confidence.
+        radius: "paper", "none" (trust the means) or a function, see bsfl.confidence.
         solver: "exact" or the name of another in bsfl.solvers, or a function.
     """
 
@@ -117,20 +117,23 @@ class BSFL:
 
     def observe(self, state: BsflState, context: RoundContext, seen: Observations) -> None:
         """Update counts, mean inverse latencies, losses and the estimate of tau_min."""
+        if self.generalization == "loss" and np.any(seen.loss < 0):
+            worst = float(np.nanmin(seen.loss))
+            raise InvalidInput(f"generalization='loss' needs losses of at least 0, got {worst!r}")
         latency = believed_latency(seen, self.tau_max)
         if self.tau_min is not None:
             latency = np.maximum(latency, self.tau_min)
         state.learn(seen, 1.0 / latency)
         told = ~np.isnan(seen.loss)
         state.loss[seen.clients[told]] = seen.loss[told]
-        answered = latency[seen.outcome != FAILED]
+        answered = latency[seen.outcome == OK]
         state.latency_min = float(min(state.latency_min, answered.min(initial=np.inf)))
 
     def ucb(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""
         radius = plugin("radius", self.radius, RADII)
         who = context.available
-        width = radius(state.observed[who], t=context.t - 1, m=context.cohort_size)
+        width = radius(state.evidence(who), t=context.t - 1, m=context.cohort_size)
         return self.speed(state, who) + width
 
     def speed(self, state: BsflState, clients: IntArray) -> FloatArray:
@@ -143,4 +146,7 @@ class BSFL:
     def g(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return the generalization value of the available clients."""
         deficit = plugin("generalization", self.generalization, DEFICITS)
-        return signed_power(deficit(context.available, state, context), self.beta)
+        values = np.asarray(deficit(context.available, state, context), dtype=np.float64)
+        if values.shape != context.available.shape or not np.isfinite(values).all():
+            raise InvalidInput("generalization must return one finite number for every client")
+        return signed_power(values, self.beta)

@@ -14,8 +14,8 @@ from bsfl.records import IntArray, Observations, RoundContext
 class CsUcb:
     r"""Choose the m clients with the largest mean reward + sqrt((m + 1) ln t / c_k).
 
-    The reward of an answer is 1 - tau / tau_max. Clients never observed have an infinite index and
-    so come first. Nothing brings slow clients back but the radius.
+    The reward of an answer is 1 - tau / tau_max. Clients never chosen have an infinite index and so
+    come first. Nothing brings slow clients back but the radius.
 
     Attributes:
         tau_max: Latency that earns reward 0, in seconds.
@@ -33,7 +33,7 @@ class CsUcb:
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest indices, ties broken at random."""
         who, m = context.available, context.cohort_size
-        radius = hoeffding_radius(state.observed[who], t=context.t, scale=m + 1)
+        radius = hoeffding_radius(state.evidence(who), t=context.t, scale=m + 1)
         return who[top_m(state.mean[who] + radius, m, rng)]
 
     def observe(self, state: Averages, context: RoundContext, seen: Observations) -> None:

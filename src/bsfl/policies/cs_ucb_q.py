@@ -17,6 +17,7 @@ class CsUcbQState(Averages):
 
     A queue nobody serves grows by its share each round, so it is stored as it stood after the
     client was last served, with the number of the client's rounds at that time: O(cohort) a round.
+    When shares change because the fleet does, the time since then counts at the new share.
     """
 
     queue: FloatArray
@@ -39,9 +40,9 @@ class CsUcbQState(Averages):
 class CsUcbQ:
     r"""Choose the m clients with the largest (1 - beta) index_k + beta D_k.
 
-    index_k = min(1, mean reward + sqrt(2 ln t / c_k)), 1 if never observed; the queue
+    index_k = min(1, mean reward + sqrt(2 ln t / c_k)), 1 if never chosen; the queue
     D_k <- max(D_k + share_k - [k was chosen], 0) starts at 0 and grows while k waits for its
-    share_k = phi m n_k / sum n (phi m / K where no sizes are registered).
+    share_k = min(1, phi m n_k / sum n), or phi m / K where no sizes are registered.
 
     Attributes:
         tau_max: Latency that earns reward 0, in seconds.
@@ -68,7 +69,7 @@ class CsUcbQ:
     ) -> IntArray:
         """Return the m largest scores, ties broken at random."""
         who = context.available
-        radius = hoeffding_radius(state.observed[who], t=context.t, scale=2.0)
+        radius = hoeffding_radius(state.evidence(who), t=context.t, scale=2.0)
         index = np.minimum(1.0, state.mean[who] + radius)
         score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, who)
         return who[top_m(score, context.cohort_size, rng)]
@@ -76,9 +77,10 @@ class CsUcbQ:
     def observe(self, state: CsUcbQState, context: RoundContext, seen: Observations) -> None:
         """Update counts, mean rewards and the queues of the chosen."""
         who = seen.chosen
-        served = self.queues(state, context, who) + self.shares(state, context, who) - 1.0
-        state.queue[who] = np.maximum(served, 0.0)
-        state.queue_round[who] = context.rounds(who) + np.ones_like(who)
+        if len(who):
+            served = self.queues(state, context, who) + self.shares(state, context, who) - 1.0
+            state.queue[who] = np.maximum(served, 0.0)
+            state.queue_round[who] = context.rounds(who) + np.ones_like(who)
         state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
 
     def queues(self, state: CsUcbQState, context: RoundContext, clients: IntArray) -> FloatArray:
@@ -91,4 +93,5 @@ class CsUcbQ:
         budget = self.phi * context.cohort_size
         if context.roster is None or context.roster.samples is None:
             return np.full(len(clients), budget / context.n_members(len(state.selected)))
-        return budget * context.roster.sizes[clients] / context.roster.total_size
+        shares = budget * context.roster.sizes[clients] / context.roster.total_size
+        return np.minimum(1.0, shares)

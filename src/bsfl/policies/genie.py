@@ -42,9 +42,11 @@ class Genie:
     solver: str | Solver = "exact"
 
     def __post_init__(self) -> None:
-        speeds = np.asarray(self.mean_speed, dtype=np.float64)
-        if speeds.ndim != 1 or not np.all((speeds > 0) & np.isfinite(speeds)):
-            raise InvalidInput("mean_speed must hold one finite number above 0 for every client")
+        speeds = checks.numbers("mean_speed", self.mean_speed)
+        wrong = ~((speeds > 0) & np.isfinite(speeds))
+        if wrong.any():
+            raise InvalidInput(f"mean_speed must be finite and above 0, got {speeds[wrong][0]:g}")
+        speeds.flags.writeable = False
         object.__setattr__(self, "mean_speed", speeds)
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)

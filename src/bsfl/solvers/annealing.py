@@ -90,10 +90,10 @@ def anneal(
     energies = [walk.energy]
     for i in range(1, steps + 1):
         member, outsider = propose(walk, draw.random)
-        pace, gain = walk.peek(member, outsider)
-        change = pace + gain - walk.energy
+        pace, sum_g = walk.peek(member, outsider)
+        change = pace + sum_g - walk.energy
         if not change < 0 or (delta_max and draw.random() < exp(change * log(i + 1) / delta_max)):
-            walk.move(member, outsider, pace, gain)
+            walk.move(member, outsider, pace, sum_g)
             if walk.energy > best_energy:
                 best, best_energy = walk.inside[:], walk.energy
         energies.append(walk.energy)

@@ -26,18 +26,24 @@ def solve_exact(u: FloatArray, g: FloatArray, m: int, alpha: float) -> IntArray:
     met, because nobody else can enter. The answer is exact whatever the first stage's guess.
     """
     u, g = check_problem(u, g, m, alpha)
-    pace = _fast_enough(u, m)
+    pace = _first_pace(u, m)
     fast = u >= pace
     sweep = _Sweep(*_fastest_first(u, g, fast), m=m, alpha=alpha)
     sweep.extend(*_fastest_first(u, g, (g > sweep.top[0]) & ~fast))
-    candidates = np.flatnonzero(u >= sweep.best_pace)
-    if len(candidates) > m:
-        candidates = candidates[np.argpartition(g[candidates], -m)[-m:]]
-        candidates.sort()
-    return candidates
+    return _largest(g, np.flatnonzero(u >= sweep.best_pace), m)
 
 
-def _fast_enough(u: FloatArray, m: int) -> float:
+def _largest(g: FloatArray, clients: IntArray, m: int) -> IntArray:
+    """Return the m clients with the largest g, of equals those that come first."""
+    values = g[clients]
+    cut = np.partition(values, -m)[-m]
+    above = np.flatnonzero(values > cut)
+    tied = np.flatnonzero(values == cut)[: m - len(above)]
+    places: IntArray = np.sort(np.concatenate([above, tied]))
+    return clients[places]
+
+
+def _first_pace(u: FloatArray, m: int) -> float:
     """Return a pace that roughly 2 sqrt(K m), and surely m, clients reach."""
     n_wanted = int(2 * np.sqrt(len(u) * m))
     if len(u) <= SAMPLE_SIZE or 2 * n_wanted >= len(u):
@@ -64,15 +70,16 @@ def _nearly_falling_order(u: FloatArray) -> IntArray:
     """Return the order of falling u, but for values that are almost equal; half of argsort's time.
 
     Sorting plain integers is several times faster than sorting indices by key, so each value is
-    scaled to the high bits of an integer that carries the index in its low bits. (Infinities or
-    equal values make all keys alike, and the order arbitrary.)
+    scaled to the high bits of an integer that carries the index in its low bits. Infinite or equal
+    values cannot be scaled and stay in place.
     """
     index_bits = len(u).bit_length()
-    span = float(u.max() - u.min())
-    scale = 2.0 ** (62 - index_bits) / span if 0 < span < np.inf else 0.0
-    falling = u.max() - u if scale else np.zeros_like(u)
-    falling *= scale
-    keys = falling.astype(np.int64)
+    span = float(u.max()) - float(u.min())
+    if not 1e-200 < span < 1e200:
+        return np.arange(len(u))
+    falling = u.max() - u
+    falling *= 2.0 ** (62 - index_bits) / span
+    keys: IntArray = falling.astype(np.int64)
     keys <<= index_bits
     keys |= np.arange(len(u))
     keys.sort()
@@ -103,8 +110,9 @@ class _Sweep:
 
     def extend(self, u: FloatArray, g: FloatArray) -> None:
         """Meet more clients by falling u, all slower than those before."""
-        for start in range(0, len(u), CHUNK_SIZE):
-            self._meet(u[start : start + CHUNK_SIZE], g[start : start + CHUNK_SIZE])
+        size = max(CHUNK_SIZE, len(self.top))
+        for start in range(0, len(u), size):
+            self._meet(u[start : start + size], g[start : start + size])
 
     def _meet(self, u: FloatArray, g: FloatArray) -> None:
         """Evaluate f at every client of a chunk that enters the m largest.
@@ -114,7 +122,6 @@ class _Sweep:
         enters is the greatest set in which everyone exceeds the value it pushes out: start with
         all and drop those who do not until nobody does.
         """
-        before = self.top.sum()
         enters = g > self.top[0]
         while True:
             u, g = u[enters], g[enters]
@@ -126,7 +133,9 @@ class _Sweep:
             enters = g > pushed_out
             if enters.all():
                 break
-        values = u + self.scale * (before + np.cumsum(g - pushed_out))
+        # sums counted back from the end, so that what was pushed out leaves no rounding behind
+        gains_after = np.append(np.cumsum((g - pushed_out)[:0:-1])[::-1], 0.0)
+        values = u + self.scale * (top.sum() - gains_after)
         best = int(np.argmax(values))
         if values[best] > self.best_value:
             self.best_value, self.best_pace = values[best], u[best]

@@ -1,0 +1,50 @@
+"""Policies x seeds, in parallel, resumable."""
+
+from pathlib import Path
+
+from joblib import Parallel, delayed
+
+from bsfl.experiments.results import Results
+from bsfl.experiments.scenario import Scenario
+from bsfl.simulation import simulate
+
+
+def run_scenario(
+    scenario: Scenario, folder: Path, *, seeds: int | None = None, jobs: int = -1
+) -> Results:
+    """Run what is missing in the folder and return all results.
+
+    Args:
+        scenario: What to run.
+        folder: Where results are, or will be.
+        seeds: How many worlds; None: as many as the scenario says.
+        jobs: Processes of joblib; -1: one per core. joblib.parallel_config moves the work to
+            another backend, such as a Ray or Dask cluster that shares the folder.
+    """
+    results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
+    results.write_manifest()
+    missing = [
+        (label, seed)
+        for label, seed in results.runs()
+        if results.run_file(label, seed).n_done() < scenario.rounds
+    ]
+    Parallel(n_jobs=jobs)(delayed(run_one)(results, label, seed) for label, seed in missing)
+    return results
+
+
+def run_one(results: Results, label: str, seed: int) -> None:
+    """Play one policy in one world and write its records.
+
+    An interrupted run is played again from its first round, and only what is missing is written.
+    """
+    scenario = results.scenario
+    fleet = scenario.fleet.build(seed)
+    records = simulate(
+        scenario.policy(label, fleet),
+        fleet,
+        cohort_size=scenario.cohort_size,
+        rounds=scenario.rounds,
+        seed=seed,
+        objective=scenario.objective,
+    )
+    results.run_file(label, seed).append(records)

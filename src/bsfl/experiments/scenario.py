@@ -1,0 +1,243 @@
+"""Scenario files: one TOML describes a fleet, the policies that meet it, and for how long.
+
+    title = "What this shows"
+    rounds = 1000
+    cohort_size = 25
+    seeds = 5                        # how many worlds, unless the command line says otherwise
+
+    [fleet]
+    n_clients = 500
+    tau_min = 1.0                    # seconds
+    tau_max = 120.0
+
+    [fleet.latency]
+    population = "phones"            # see bsfl.fleet.populations; further keys are its settings
+
+    [fleet.availability]             # optional: kind = "always" | "independent" | "recorded"
+    [fleet.drift]                    # optional: kind = "swap" | "scale"
+    [fleet.failures]                 # optional: probability
+    [fleet.data]                     # optional: sizes and quality
+
+    [objective]                      # optional: what regret is measured in
+
+    [policies.bsfl]                  # the policy, or a label beside policy = ...
+    alpha = 10.0
+
+Everything is checked before anything runs; an unknown key names the nearest known one.
+"""
+
+import inspect
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.experiments.worlds import AvailabilitySpec, DataSpec, DriftSpec, FleetSpec
+from bsfl.fleet import POPULATIONS, Fleet
+from bsfl.policies.base import Policy
+from bsfl.policies.registry import POLICIES, make_policy, settings_of
+from bsfl.simulation import Objective
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A checked scenario.
+
+    Attributes:
+        name: File name without its ending.
+        title: One line for tables and figures.
+        rounds: Rounds of a run.
+        cohort_size: m.
+        seeds: Default number of worlds.
+        fleet: How each world is made.
+        objective: What regret is measured in; None: no regret.
+        policies: Registry name and settings by label.
+        source: The file's content, for the manifest.
+    """
+
+    name: str
+    title: str
+    rounds: int
+    cohort_size: int
+    seeds: int
+    fleet: FleetSpec
+    objective: Objective | None
+    policies: dict[str, tuple[str, dict[str, Any]]]
+    source: dict[str, Any] = field(repr=False)
+
+    def policy(self, label: str, fleet: Fleet) -> Policy:
+        """Return the policy with this label, for one world.
+
+        The deadline is the server's own and so known to every policy that asks for it. The genie,
+        and it alone, is told the truth.
+        """
+        name, settings = self.policies[label]
+        told: Table = {"tau_max": fleet.tau_max}
+        if name == "genie":
+            if fleet.latency.phase(1) != fleet.latency.phase(self.rounds):
+                raise InvalidInput("the genie knows one truth and cannot meet a fleet with drift")
+            told["mean_speed"] = fleet.mean_speed(1)
+        wanted = {key: value for key, value in told.items() if key in settings_of(name)}
+        return make_policy(name, **(wanted | settings))
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """Return the scenario files that come with bsfl, by name."""
+    installed = Path(str(resources.files("bsfl"))) / "scenarios"
+    source = Path(__file__).parents[3] / "scenarios"
+    folder = installed if installed.is_dir() else source
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def find_scenario(file_or_name: str) -> Scenario:
+    """Return the scenario in a file, or the shipped one of that name."""
+    shipped = shipped_scenarios()
+    if file_or_name in shipped:
+        return read_scenario(shipped[file_or_name])
+    path = Path(file_or_name)
+    if path.suffix != ".toml" and not path.exists():
+        raise InvalidInput(f"unknown scenario {file_or_name!r}{_nearest(file_or_name, shipped)}")
+    if not path.is_file():
+        raise InvalidInput(f"there is no scenario file {file_or_name}")
+    return read_scenario(path)
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Return the scenario in a TOML file, after checking all of it."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path.name}: not a TOML file: {error}") from None
+    return parse_scenario(content, name=path.stem, file=path.name)
+
+
+def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
+    """Return a scenario from the content of a TOML file; `file` is for messages."""
+    with _at(file):
+        top = ("title", "rounds", "cohort_size", "seeds", "fleet", "objective", "policies")
+        _known_keys(content, top)
+        _required(content, ("title", "rounds", "cohort_size", "fleet", "policies"))
+    fleet = _fleet(content["fleet"], file)
+    with _at(f"{file} [objective]"):
+        objective = _build(Objective, content["objective"]) if "objective" in content else None
+    policies = {}
+    for label, table in content["policies"].items():
+        with _at(f"{file} [policies.{label}]"):
+            policies[label] = _policy(label, table)
+    with _at(file):
+        scenario = Scenario(
+            name=name,
+            title=str(content["title"]),
+            rounds=checks.natural("rounds", content["rounds"]),
+            cohort_size=checks.natural("cohort_size", content["cohort_size"]),
+            seeds=checks.natural("seeds", content.get("seeds", 5)),
+            fleet=fleet,
+            objective=objective,
+            policies=policies,
+            source=content,
+        )
+        if not policies:
+            raise InvalidInput("there must be at least one policy")
+        if scenario.cohort_size > fleet.n_clients:
+            raise InvalidInput(
+                f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
+                f"got {scenario.cohort_size}"
+            )
+    world = fleet.build(seed=0)
+    for label in policies:
+        with _at(f"{file} [policies.{label}]"):
+            scenario.policy(label, world)
+    return scenario
+
+
+def _fleet(table: Table, file: str) -> FleetSpec:
+    with _at(f"{file} [fleet]"):
+        parts = ("latency", "availability", "drift", "failures", "data")
+        numbers = ("n_clients", "tau_min", "tau_max")
+        _known_keys(table, (*numbers, *parts))
+        _required(table, (*numbers, "latency"))
+    with _at(f"{file} [fleet.latency]"):
+        settings = dict(table["latency"])
+        _required(settings, ("population",))
+        population = settings.pop("population")
+        checks.one_of("population", population, tuple(POPULATIONS))
+        parameters = inspect.signature(POPULATIONS[population]).parameters.values()
+        _known_keys(
+            settings, ("population", *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
+        )
+    built: Table = {}
+    for key, build in (
+        ("availability", AvailabilitySpec),
+        ("drift", DriftSpec),
+        ("data", DataSpec),
+    ):
+        if key in table:
+            with _at(f"{file} [fleet.{key}]"):
+                built[key] = _build(build, table[key])
+    with _at(f"{file} [fleet.failures]"):
+        _known_keys(table.get("failures", {}), ("probability",))
+    with _at(f"{file} [fleet]"):
+        return FleetSpec(
+            n_clients=table["n_clients"],
+            tau_min=table["tau_min"],
+            tau_max=table["tau_max"],
+            population=population,
+            population_settings=settings,
+            failures=table.get("failures", {}).get("probability", 0.0),
+            **built,
+        )
+
+
+def _policy(label: str, table: Table) -> tuple[str, Table]:
+    settings = dict(table)
+    name = settings.pop("policy", label)
+    if name not in POLICIES:
+        raise InvalidInput(f"unknown policy {name!r}{_nearest(name, POLICIES)}")
+    _known_keys(settings, ("policy", *settings_of(name)))
+    return name, settings
+
+
+def _build(kind: Callable[..., Any], table: Table) -> Any:
+    """Return a record made from a table after checking its keys."""
+    known = fields(kind)  # type: ignore[arg-type]
+    _known_keys(table, tuple(f.name for f in known))
+    try:
+        return kind(**table)
+    except TypeError as error:
+        raise InvalidInput(str(error).partition(") ")[2] or str(error)) from None
+
+
+def _known_keys(table: Table, known: tuple[str, ...]) -> None:
+    if not isinstance(table, dict):
+        raise InvalidInput(f"expected a table, got {table!r}")
+    for key in table:
+        if key not in known:
+            raise InvalidInput(f"unknown key {key!r}{_nearest(key, known)}")
+
+
+def _required(table: Table, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if key not in table:
+            raise InvalidInput(f"missing key {key!r}")
+
+
+def _nearest(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Put the place in front of every message about bad input."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from None

@@ -1,0 +1,153 @@
+"""From the settings in a scenario file to a simulated fleet."""
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.fleet import POPULATIONS, Always, Flaky, Fleet, Independent, Scaled, Swapped
+from bsfl.fleet.availability import Availability, read_availability
+from bsfl.fleet.latency import Latencies
+from bsfl.randomness import stream
+from bsfl.records import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailabilitySpec:
+    """Who can be reached: always, independently with a probability, or as a file recorded."""
+
+    kind: Literal["always", "independent", "recorded"] = "always"
+    probability: float = 1.0
+    path: str = ""
+    rounds_per_step: int = 1
+
+    def __post_init__(self) -> None:
+        checks.one_of("kind", self.kind, ("always", "independent", "recorded"))
+        checks.between("probability", self.probability, 0.0, 1.0)
+        checks.natural("rounds_per_step", self.rounds_per_step)
+        if (self.kind == "recorded") != bool(self.path):
+            raise InvalidInput("path must be given for kind = 'recorded', and only for it")
+
+    def build(self, n_clients: int, rng: np.random.Generator) -> Availability:
+        """Return the availability of one world."""
+        if self.kind == "recorded":
+            return read_availability(
+                Path(self.path), n_clients, rng, rounds_per_step=self.rounds_per_step
+            )
+        return Always() if self.kind == "always" else Independent(self.probability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftSpec:
+    """A share of the clients changes speed in round `at`.
+
+    kind "swap": they exchange their latencies among each other. kind "scale": theirs are
+    multiplied by `factor`, at once or over `ramp` rounds.
+    """
+
+    at: int
+    share: float
+    kind: Literal["swap", "scale"] = "swap"
+    factor: float = 1.0
+    ramp: int = 0
+
+    def __post_init__(self) -> None:
+        checks.natural("at", self.at)
+        checks.between("share", self.share, 0.0, 1.0)
+        checks.one_of("kind", self.kind, ("swap", "scale"))
+        checks.positive("factor", self.factor)
+        checks.natural("ramp", self.ramp, low=0)
+        if self.kind == "swap" and (self.factor != 1.0 or self.ramp):
+            raise InvalidInput("factor and ramp belong to kind = 'scale'")
+
+    def apply(self, base: Latencies, rng: np.random.Generator) -> Latencies:
+        """Return the latencies with the change in them."""
+        n_clients = base.n_clients
+        who = rng.choice(n_clients, round(self.share * n_clients), replace=False)
+        if self.kind == "swap":
+            source = np.arange(n_clients)
+            source[who] = np.roll(who, 1)  # who is in random order: a random cycle
+            return Swapped(base, source, self.at)
+        factor = np.ones(n_clients)
+        factor[who] = self.factor
+        return Scaled(base, factor, self.at, self.ramp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpec:
+    """How much data clients have and how good it is.
+
+    Attributes:
+        mean_samples: Mean number of samples of a client.
+        size_sigma: Standard deviation of the logarithm of the sizes; 0: all equal.
+        quality: Range of the uniform data quality.
+    """
+
+    mean_samples: float = 120.0
+    size_sigma: float = 0.0
+    quality: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        checks.at_least("mean_samples", self.mean_samples, 1.0)
+        checks.at_least("size_sigma", self.size_sigma, 0.0)
+        if len(self.quality) != 2 or not 0 < self.quality[0] <= self.quality[1] <= 1:
+            raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
+
+    def build(self, n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Return samples and quality of every client."""
+        sizes = np.exp(self.size_sigma * rng.normal(size=n_clients))
+        samples = np.maximum(1.0, np.round(self.mean_samples * sizes / sizes.mean()))
+        return samples, rng.uniform(*self.quality, n_clients)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """Everything needed to make a world from a seed."""
+
+    n_clients: int
+    tau_min: float
+    tau_max: float
+    population: str
+    population_settings: dict[str, Any]
+    availability: AvailabilitySpec = AvailabilitySpec()
+    drift: DriftSpec | None = None
+    failures: float = 0.0
+    data: DataSpec | None = None
+
+    def __post_init__(self) -> None:
+        checks.natural("n_clients", self.n_clients)
+        checks.one_of("population", self.population, tuple(POPULATIONS))
+        checks.between("probability", self.failures, 0.0, 1.0)
+        self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
+
+    def build(self, seed: int) -> Fleet:
+        """Return the world with this seed."""
+
+        def rng(name: str) -> np.random.Generator:
+            return stream(seed, name)
+
+        samples, quality = (
+            self.data.build(self.n_clients, rng("data")) if self.data else (None, None)
+        )
+        settings = dict(self.population_settings)
+        draw = POPULATIONS[self.population]
+        if samples is not None and "samples" in inspect.signature(draw).parameters:
+            settings.setdefault("samples", samples)
+        latency = draw(self.n_clients, rng("population"), **settings)
+        if self.drift:
+            latency = self.drift.apply(latency, rng("drift"))
+        if self.failures:
+            latency = Flaky(latency, self.failures)
+        return Fleet(
+            latency=latency,
+            tau_min=self.tau_min,
+            tau_max=self.tau_max,
+            seed=seed,
+            availability=self.availability.build(self.n_clients, rng("devices")),
+            samples=samples,
+            quality=quality,
+        )

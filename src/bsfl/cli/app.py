@@ -1,0 +1,150 @@
+"""The commands."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import bsfl
+from bsfl.cli.progress import watch
+from bsfl.cli.tables import annealing_table, summary_table
+from bsfl.errors import BsflError
+from bsfl.experiments.results import Results, open_results
+from bsfl.experiments.runner import run_scenario
+from bsfl.experiments.scenario import find_scenario, read_scenario, shipped_scenarios
+from bsfl.policies import POLICIES
+from bsfl.report import write_report
+from bsfl.report.reproduce import REPRODUCTIONS, reproduce
+
+app = typer.Typer(
+    help="Bandit scheduling for federated learning: which clients should train next?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+console = Console()
+errors = Console(stderr=True)
+
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for results. [results/NAME]")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1: one per core.")]
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Print the version."""
+    if show:
+        console.print(f"bsfl {bsfl.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def policies() -> None:
+    """List the selection policies and their settings."""
+    table = Table("policy", "what it does", "settings", box=None, pad_edge=False)
+    for name, policy in POLICIES.items():
+        about = (policy.__doc__ or "").strip().partition("\n")[0]
+        settings = ", ".join(
+            f.name if f.default is MISSING else f"{f.name}={f.default!r}"
+            for f in fields(policy)  # type: ignore[arg-type]
+        )
+        table.add_row(name, about, settings or "none")
+    console.print(table, markup=False)
+
+
+@app.command()
+def scenarios() -> None:
+    """List the scenarios that come with bsfl, and the paper's figures."""
+    table = Table("scenario", "clients", "cohort", "rounds", "about", box=None, pad_edge=False)
+    for name, path in shipped_scenarios().items():
+        one = read_scenario(path)
+        table.add_row(
+            name, str(one.fleet.n_clients), str(one.cohort_size), f"{one.rounds:,}", one.title
+        )
+    console.print(table)
+    figures = Table("figure", "about", box=None, pad_edge=False)
+    for name, figure in REPRODUCTIONS.items():
+        figures.add_row(name, figure.about)
+    console.print("\nThe paper's figures, for bsfl reproduce:")
+    console.print(figures)
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        str, typer.Argument(help="A scenario file, or a name from bsfl scenarios.")
+    ],
+    seeds: Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)] = None,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Run a scenario: every policy in every world; then report.
+
+    Interrupted, it goes on where it stopped when the same command is given again.
+
+    Example: bsfl run demo --seeds 2 --out results/demo
+    """
+    with _clear_errors():
+        found = find_scenario(scenario)
+        results = Results(out or Path("results") / found.name, found, seeds or found.seeds)
+        with watch(results, errors):
+            results = run_scenario(found, results.folder, seeds=results.seeds, jobs=jobs)
+        console.print(summary_table(write_report(results)))
+        console.print(f"figures and summary.json are in {results.folder}", soft_wrap=True)
+
+
+@app.command(name="reproduce")
+def reproduce_command(
+    name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Make one of the paper's figures again.
+
+    Example: bsfl reproduce annealing --quick --out results/annealing-quick
+    """
+    folder = out or Path("results") / (f"{name}-quick" if quick else name)
+    with _clear_errors(), errors.status(f"reproducing {name} ..."):
+        summary = reproduce(name, folder, quick=quick, jobs=jobs)
+    if "policies" in summary:
+        console.print(summary_table(summary))
+    elif "tournament" in summary:
+        console.print(annealing_table(summary))
+    console.print(f"figures and summary.json are in {folder}", soft_wrap=True)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that bsfl run wrote.")],
+) -> None:
+    """Write figures and summary.json of finished results again.
+
+    Example: bsfl report results/demo
+    """
+    with _clear_errors():
+        console.print(summary_table(write_report(open_results(folder))))
+        console.print(f"figures and summary.json are in {folder}", soft_wrap=True)
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Turn what we raise on purpose into one line, and Ctrl-C into advice."""
+    try:
+        yield
+    except BsflError as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        command = " ".join(["bsfl", *sys.argv[1:]])
+        errors.print(
+            f"\nstopped; what is done is kept. To go on: {command}", markup=False, soft_wrap=True
+        )
+        raise typer.Exit(130) from None

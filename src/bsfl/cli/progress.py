@@ -1,0 +1,34 @@
+"""A progress bar that follows the files of a run, whichever processes write them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bsfl.experiments.results import Results
+
+PAUSE_S = 0.3
+
+
+@contextmanager
+def watch(results: Results, console: Console) -> Iterator[None]:
+    """Show how many rounds are on disk while the block runs."""
+    total = len(results.runs()) * results.scenario.rounds
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("rounds", total=total, completed=results.n_done())
+        done = threading.Event()
+
+        def follow() -> None:
+            while not done.wait(PAUSE_S):
+                progress.update(task, completed=results.n_done())
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()

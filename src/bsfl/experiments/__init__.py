@@ -1,0 +1,1 @@
+"""Scenarios, the grid of policies x seeds, results on disk and what they amount to."""

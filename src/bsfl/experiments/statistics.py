@@ -1,0 +1,48 @@
+"""Means over seeds with 95 % intervals."""
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from bsfl.records import FloatArray
+
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom
+_STUDENT = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over seeds and its 95 % interval; with one seed the interval is unknown (NaN)."""
+
+    mean: float
+    low: float
+    high: float
+
+    def as_json(self) -> dict[str, float | None]:
+        """Return plain numbers, None for what is not known."""
+        return {k: None if math.isnan(v) else v for k, v in asdict(self).items()}
+
+
+def interval(values: FloatArray) -> Interval:
+    """Return the mean of a few values and its 95 % Student interval.
+
+    >>> interval(np.array([1.0, 2.0, 3.0])).high
+    4.484...
+    """
+    mean, half = (float(x) for x in band(np.asarray(values, dtype=np.float64)))
+    return Interval(mean, mean - half, mean + half)
+
+
+def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and half width of the 95 % interval along the first axis (the seeds)."""
+    n = len(values)
+    mean = np.asarray(values.mean(axis=0))
+    if n < 2:
+        return mean, np.full_like(mean, np.nan)
+    quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else 1.96 + 2.4 / (n - 1)
+    return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))

@@ -1,0 +1,29 @@
+"""Figures and numbers of finished results."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bsfl.experiments.results import Results
+from bsfl.experiments.summary import summarise
+from bsfl.report.scenario_figures import regret_figure, time_figure
+from bsfl.report.style import save
+from bsfl.statefile import replace_file
+
+__all__ = ["write_report", "write_summary"]
+
+
+def write_report(results: Results) -> dict[str, Any]:
+    """Write summary.json and the figures beside the results, and return the summary."""
+    summary = summarise(results)
+    write_summary(results.folder, summary)
+    save(time_figure(results), results.folder, "time")
+    if results.scenario.objective:
+        save(regret_figure(results), results.folder, "regret")
+    return summary
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """Write summary.json into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())

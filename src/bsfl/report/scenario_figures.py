@@ -1,0 +1,101 @@
+"""The figures of a scenario: regret, virtual time and participation."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bsfl.experiments.results import Results
+from bsfl.experiments.statistics import band
+from bsfl.experiments.summary import bound, selections
+from bsfl.records import FloatArray, IntArray
+from bsfl.report.style import COLOURS, LINES, house_style
+
+N_POINTS = 300
+"""Points of a curve; more cannot be seen."""
+
+
+def regret_figure(results: Results) -> Figure:
+    """Return cumulative regret against rounds, plain and on logarithmic axes with the bound."""
+    scenario = results.scenario
+    rounds = _rounds(scenario.rounds)
+    with house_style():
+        figure = Figure(figsize=(11, 4.2))
+        plain, logarithmic = figure.subplots(1, 2)
+        for i, label in enumerate(scenario.policies):
+            curves = results.cumulative(label, "regret")[:, rounds - 1]
+            for axes in (plain, logarithmic):
+                _curve(axes, rounds, curves, label, i)
+        own = logarithmic.twinx()
+        (line,) = own.plot(rounds, bound(results, rounds), color="0.45", ls=(0, (4, 2)), lw=1.3)
+        own.set_yscale("log")
+        own.grid(False)
+        own.spines["right"].set_visible(True)
+        own.set_ylabel("bound of Theorem 1 (its own axis)", color="0.35")
+        own.tick_params(axis="y", colors="0.35")
+        line.set_label("Theorem 1 (right axis)")
+        logarithmic.set_xscale("log")
+        logarithmic.set_yscale("log")
+        for axes in (plain, logarithmic):
+            axes.set_xlabel("round")
+            axes.set_ylabel("cumulative regret (reward units)")
+        plain.set_title("Regret against the genie")
+        logarithmic.set_title("The same on logarithmic axes: slope 1 is linear growth")
+        plain.legend(loc="upper left")
+        logarithmic.legend(
+            handles=[*logarithmic.get_lines(), line], loc="upper left", fontsize="small"
+        )
+        _headline(figure, results)
+    return figure
+
+
+def time_figure(results: Results) -> Figure:
+    """Return virtual time against rounds, and who took part how much."""
+    scenario = results.scenario
+    rounds = _rounds(scenario.rounds)
+    with house_style():
+        figure = Figure(figsize=(11, 4.2))
+        time, lorenz = figure.subplots(1, 2)
+        lorenz.plot([0, 100], [0, 100], color="0.6", lw=1, label="all equal")
+        for i, label in enumerate(scenario.policies):
+            clock = results.column(label, "clock_s")[:, rounds - 1]
+            _curve(time, rounds, clock, label, i)
+            counts = np.sort(selections(results, label).mean(axis=0))
+            share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum()
+            people = np.linspace(0, 100, len(share))
+            lorenz.plot(people, share, color=COLOURS[i % 7], ls=LINES[i % 7], label=label)
+        time.set(xlabel="round", ylabel="virtual time (s)", title="Time spent")
+        lorenz.set(
+            xlabel="clients, least chosen first (%)",
+            ylabel="share of all selections (%)",
+            title="Participation (Lorenz curve)",
+            xlim=(0, 100),
+            ylim=(0, 100),
+        )
+        time.legend()
+        lorenz.legend()
+        _headline(figure, results)
+    return figure
+
+
+def _curve(axes: Axes, x: IntArray, curves: FloatArray, label: str, i: int) -> None:
+    """Draw the mean over seeds and its 95 % band."""
+    mean, half = band(curves)
+    colour = COLOURS[i % len(COLOURS)]
+    axes.plot(x, mean, color=colour, ls=LINES[i % len(LINES)], label=label)
+    if np.isfinite(half).all():
+        low = np.maximum(mean - half, mean * 1e-3)  # a band on a logarithmic axis stays above 0
+        axes.fill_between(x, low, mean + half, color=colour, alpha=0.2, lw=0)
+
+
+def _rounds(last: int) -> IntArray:
+    spaced = (np.geomspace(1, last, N_POINTS), np.linspace(1, last, N_POINTS))
+    return np.unique(np.concatenate(spaced).round().astype(np.int64))
+
+
+def _headline(figure: Figure, results: Results) -> None:
+    scenario = results.scenario
+    seeds = f"{results.seeds} seeds, 95 % bands" if results.seeds > 1 else "1 seed"
+    figure.suptitle(
+        f"{scenario.title}   (K = {scenario.fleet.n_clients}, m = {scenario.cohort_size}, {seeds})",
+        fontsize=11,
+    )

@@ -30,7 +30,7 @@ def annealing_figure(
         for i, (proposal, energies) in enumerate(paths.items()):
             mean, half = band(energies)
             steps = np.arange(len(mean))
-            walk.plot(steps, mean, color=COLOURS[i], ls=LINES[i], label=NAMES[proposal])
+            walk.plot(steps, mean, color=COLOURS[i], lw=0.9, label=NAMES[proposal])
             walk.fill_between(steps, mean - half, mean + half, color=COLOURS[i], alpha=0.2, lw=0)
         walk.set(xlabel="step", ylabel="energy of the current state", title=title)
         walk.set_ylim(top=optimum + 0.45 * abs(optimum - walk.get_ylim()[0]))
@@ -45,7 +45,7 @@ def annealing_figure(
                 bars.text(x, 1.5, state.partition("_")[0], ha="center", fontsize=8, color="black")
         bars.set_xticks(range(len(names)), [n.replace("-", "-\n") for n in names])
         bars.set(
-            ylabel="distance from the optimum (% of chance)",
+            ylabel="distance from the optimum (%, random cohort = 100)",
             title=f"{study['instances']:,} random instances, {study['steps']:,} steps",
         )
     return figure

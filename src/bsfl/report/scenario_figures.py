@@ -12,6 +12,8 @@ from bsfl.report.style import COLOURS, LINES, house_style
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""
+FIRST_LOGARITHMIC_ROUND = 10
+"""Before it a logarithmic axis shows little but chance."""
 
 
 def regret_figure(results: Results) -> Figure:
@@ -21,12 +23,14 @@ def regret_figure(results: Results) -> Figure:
     with house_style():
         figure = Figure(figsize=(11, 4.2))
         plain, logarithmic = figure.subplots(1, 2)
+        late = rounds[rounds >= min(FIRST_LOGARITHMIC_ROUND, scenario.rounds)]
         for i, label in enumerate(scenario.policies):
-            curves = results.cumulative(label, "regret")[:, rounds - 1]
-            for axes in (plain, logarithmic):
-                _curve(axes, rounds, curves, label, i)
+            regret = results.cumulative(label, "regret")
+            _curve(plain, rounds, regret[:, rounds - 1], label, i)
+            if regret[:, late - 1].min() > 0:
+                _curve(logarithmic, late, regret[:, late - 1], label, i)
         own = logarithmic.twinx()
-        (line,) = own.plot(rounds, bound(results, rounds), color="0.45", ls=(0, (4, 2)), lw=1.3)
+        (line,) = own.plot(late, bound(results, late), color="0.45", ls=(0, (4, 2)), lw=1.3)
         own.set_yscale("log")
         own.grid(False)
         own.spines["right"].set_visible(True)
@@ -38,11 +42,13 @@ def regret_figure(results: Results) -> Figure:
         for axes in (plain, logarithmic):
             axes.set_xlabel("round")
             axes.set_ylabel("cumulative regret (reward units)")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
         plain.set_title("Regret against the genie")
         logarithmic.set_title("The same on logarithmic axes: slope 1 is linear growth")
         plain.legend(loc="upper left")
+        own.set_ylim(bottom=own.get_ylim()[0] / 30)  # the bound runs above the legend's corner
         logarithmic.legend(
-            handles=[*logarithmic.get_lines(), line], loc="upper left", fontsize="small"
+            handles=[*logarithmic.get_lines(), line], loc="lower right", fontsize="small"
         )
         _headline(figure, results)
     return figure
@@ -64,6 +70,7 @@ def time_figure(results: Results) -> Figure:
             people = np.linspace(0, 100, len(share))
             lorenz.plot(people, share, color=COLOURS[i % 7], ls=LINES[i % 7], label=label)
         time.set(xlabel="round", ylabel="virtual time (s)", title="Time spent")
+        time.yaxis.set_major_formatter("{x:,.0f}")
         lorenz.set(
             xlabel="clients, least chosen first (%)",
             ylabel="share of all selections (%)",
@@ -83,8 +90,7 @@ def _curve(axes: Axes, x: IntArray, curves: FloatArray, label: str, i: int) -> N
     colour = COLOURS[i % len(COLOURS)]
     axes.plot(x, mean, color=colour, ls=LINES[i % len(LINES)], label=label)
     if np.isfinite(half).all():
-        low = np.maximum(mean - half, mean * 1e-3)  # a band on a logarithmic axis stays above 0
-        axes.fill_between(x, low, mean + half, color=colour, alpha=0.2, lw=0)
+        axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
 
 
 def _rounds(last: int) -> IntArray:

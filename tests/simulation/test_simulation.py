@@ -1,0 +1,176 @@
+"""The loop, the clock, and regret against exhaustive search."""
+
+import numpy as np
+import pytest
+
+from bsfl.errors import InvalidInput
+from bsfl.fleet import Flaky, Fleet, Independent, Scaled, lognormal
+from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
+from bsfl.records import Observations, RoundContext
+from bsfl.simulation import (
+    Objective,
+    Yardstick,
+    gini,
+    growth_exponent,
+    participation,
+    regret_bound,
+    simulate,
+)
+from bsfl.simulation.clock import run_round
+from bsfl.solvers import energy, solve_exhaustive
+
+
+def fleet(k=12, seed=0, **more):
+    medians = np.random.default_rng(seed).uniform(2.0, 30.0, k)
+    settings = {"latency": lognormal(medians, np.full(k, 0.2)), "tau_min": 1.0, "tau_max": 60.0}
+    return Fleet(**(settings | {"seed": seed} | more))
+
+
+def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():
+    latencies = np.array([1.0, 5.0, 70.0, np.inf])
+    quick = run_round(np.array([0, 1]), latencies, tau_max=60.0)
+    assert (quick.duration_s, quick.n_timeouts) == (5.0, 0)
+    late = run_round(np.array([1, 2, 3]), latencies, tau_max=60.0)
+    assert (late.duration_s, late.n_timeouts) == (60.0, 2)
+    assert late.observations.latency.tolist() == [5.0, 60.0, 60.0]
+    assert late.observations.outcome.tolist() == [0, 1, 1]
+    assert run_round(np.array([], dtype=int), latencies, tau_max=60.0).duration_s == 0.0
+
+
+def test_the_clock_adds_up_what_the_fleet_drew():
+    world = fleet()
+    records = list(simulate(UniformRandom(), world, cohort_size=3, rounds=20, seed=4))
+    clock = 0.0
+    for record in records:
+        clock += min(world.latencies(record.t)[list(record.cohort)].max(), 60.0)
+        assert record.clock_s == pytest.approx(clock)
+    assert [r.t for r in records] == list(range(1, 21))
+
+
+def test_every_policy_meets_the_same_world():
+    """Whoever chooses the same clients in a round sees the same latencies."""
+    seen = {}
+
+    class Recorder(UniformRandom):
+        def observe(self, state, context, report):
+            seen.setdefault(context.t, []).append(
+                dict(zip(report.clients, report.latency, strict=True))
+            )
+
+    for seed in (1, 2):
+        for _ in simulate(Recorder(), fleet(), cohort_size=8, rounds=10, seed=seed):
+            pass
+    for first, second in seen.values():
+        common = set(first) & set(second)
+        assert common
+        assert all(first[k] == second[k] for k in common)
+
+
+@pytest.mark.parametrize("policy", [UniformRandom(), BSFL(alpha=2.0), CsUcb(tau_max=60.0)])
+@pytest.mark.parametrize("availability", [1.0, 0.6])
+def test_regret_equals_exhaustive_search_over_the_policys_own_history(policy, availability):
+    world = fleet(8, availability=Independent(availability))
+    objective = Objective(alpha=2.0, beta=2)
+    mu = world.mean_speed(1)
+    count = np.zeros(8)
+    for record in simulate(policy, world, cohort_size=3, rounds=40, objective=objective):
+        who = world.available(record.t)
+        deviation = 3 / 8 - count[who] / record.t
+        g = np.sign(deviation) * deviation**2
+        chosen = np.searchsorted(who, record.cohort)
+        if len(who) > 3:
+            best = solve_exhaustive(mu[who], g, 3, 2.0)
+            gap = energy(mu[who], g, best, 2.0) - energy(mu[who], g, chosen, 2.0)
+            assert record.regret == pytest.approx(gap, abs=1e-12)
+        else:
+            assert record.regret == 0.0
+        count[list(record.cohort)] += 1
+
+
+def test_the_genie_has_no_regret():
+    world = fleet(15)
+    genie = Genie(mean_speed=world.mean_speed(1), alpha=3.0)
+    records = simulate(genie, world, cohort_size=4, rounds=60, objective=Objective(alpha=3.0))
+    assert sum(r.regret for r in records) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_yardstick_follows_a_fleet_that_changes():
+    k = 6
+    factor = np.array([10.0, 1, 1, 1, 1, 1])
+    world = fleet(k, latency=Scaled(lognormal(np.full(k, 5.0), np.zeros(k)), factor, at=3))
+    yardstick = Yardstick(Objective(alpha=0.0), world)
+    regrets = [
+        yardstick.regret(np.array([0, 1]), RoundContext(t=t, available=np.arange(k), cohort_size=2))
+        for t in (1, 2, 3, 4)
+    ]
+    # speeds 1/5 for all; from round 3 on client 0 needs 50 s
+    assert regrets == pytest.approx([0, 0, 1 / 5 - 1 / 50, 1 / 5 - 1 / 50])
+
+
+def test_lost_answers_cost_the_deadline():
+    world = fleet(5, latency=Flaky(lognormal(np.full(5, 2.0), np.zeros(5)), 1.0))
+    (record,) = simulate(UniformRandom(), world, cohort_size=2, rounds=1)
+    assert (record.duration_s, record.n_timeouts) == (60.0, 2)
+
+
+def test_nobody_available_is_a_round_too():
+    world = fleet(5, availability=Independent(0.0))
+    records = list(simulate(BSFL(), world, cohort_size=2, rounds=3, objective=Objective()))
+    assert [r.cohort for r in records] == [()] * 3
+    assert records[-1].clock_s == 0.0
+    assert records[0].short
+
+
+def test_bsfl_beats_random_and_comes_close_to_the_genie():
+    world = fleet(40, seed=3)
+    policies = {
+        "bsfl": BSFL(alpha=4.0),
+        "random": UniformRandom(),
+        "genie": Genie(mean_speed=world.mean_speed(1), alpha=4.0),
+    }
+    clock, spread = {}, {}
+    for name, policy in policies.items():
+        records = list(simulate(policy, world, cohort_size=5, rounds=400))
+        clock[name] = records[-1].clock_s
+        spread[name] = gini(participation(np.array([r.cohort for r in records]), 40))
+    assert clock["bsfl"] < 0.8 * clock["random"]
+    assert clock["bsfl"] < 1.2 * clock["genie"]
+    assert spread["bsfl"] < 0.1
+
+
+def test_policies_get_reports_and_no_truth():
+    class Nosy(UniformRandom):
+        def observe(self, state, context, report):
+            assert isinstance(report, Observations)
+            assert set(report.clients.tolist()) == set(report.chosen.tolist())
+            assert context.roster.samples is None
+
+    list(simulate(Nosy(), fleet(), cohort_size=3, rounds=3))
+
+
+def test_a_cohort_larger_than_the_fleet_is_refused():
+    with pytest.raises(InvalidInput, match="between 1 and the 12 clients of the fleet, got 13"):
+        next(simulate(BSFL(), fleet(), cohort_size=13, rounds=1))
+
+
+def test_gini_by_hand():
+    # mean absolute difference of (1, 3) over twice the mean: (2*2/4) / (2*2) = 1/4
+    assert gini(np.array([1, 3])) == pytest.approx(0.25)
+    assert gini(np.array([0, 0])) == 0.0
+
+
+def test_participation_ignores_empty_places():
+    assert participation(np.array([[0, 2], [2, -1]]), 4).tolist() == [1, 0, 2, 0]
+
+
+def test_growth_exponents():
+    rounds = np.arange(1.0, 10_001)
+    assert growth_exponent(5 * rounds, 1000, 10_000) == pytest.approx(1.0)
+    assert growth_exponent(np.log(rounds + 1), 1000, 10_000) == pytest.approx(0.125, abs=0.01)
+    assert np.isnan(growth_exponent(np.zeros(100), 10, 100))
+
+
+def test_the_bound_by_hand():
+    # 2 * 3 * (4 * 3 * ln e / 0.5^2 + 1 + pi^2 / 3), at n = e
+    bound = regret_bound(np.array([np.e]), n_clients=3, cohort_size=2, delta_max=2.0, delta_min=0.5)
+    assert bound == pytest.approx([6 * (48 + 1 + np.pi**2 / 3)])

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bsfl.cli.app import app
 from bsfl.policies import POLICIES
-from bsfl.report.reproduce import REPRODUCTIONS
+from bsfl.report.reproduce import FIGURES, STUDIES, figure_scenario
 
 SMALL = (Path(__file__).parent / "experiments" / "test_scenario.py").read_text().split('"""')[3]
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
@@ -42,7 +42,7 @@ def test_lists():
     listed = bsfl("policies").output
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in POLICIES)
     listed = bsfl("scenarios").output
-    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in REPRODUCTIONS)
+    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in FIGURES)
 
 
 def test_run_writes_everything_and_report_writes_it_again(study):
@@ -63,6 +63,13 @@ def test_run_writes_everything_and_report_writes_it_again(study):
     (study / "out" / "summary.json").unlink()
     assert bsfl("report", "out").exit_code == 0
     assert json.loads((study / "out" / "summary.json").read_text()) == summary
+
+
+def test_every_figure_has_a_source():
+    for name in FIGURES:
+        scenario = figure_scenario(name, quick=True)
+        assert (scenario is None) == (name in STUDIES)
+        assert scenario is None or (scenario.name, scenario.seeds) == (name, 3)
 
 
 @pytest.mark.parametrize("name", ["annealing-graph", "generalization"])

@@ -17,10 +17,15 @@ from bsfl.cli.tables import annealing_table, summary_table
 from bsfl.errors import BsflError
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.runner import run_scenario
-from bsfl.experiments.scenario import find_scenario, read_scenario, shipped_scenarios
+from bsfl.experiments.scenario import (
+    Scenario,
+    find_scenario,
+    read_scenario,
+    shipped_scenarios,
+)
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
-from bsfl.report.reproduce import REPRODUCTIONS, reproduce
+from bsfl.report.reproduce import FIGURES, STUDIES, figure_scenario
 
 app = typer.Typer(
     help="Bandit scheduling for federated learning: which clients should train next?",
@@ -70,8 +75,8 @@ def scenarios() -> None:
         )
     console.print(table)
     figures = Table("figure", "about", box=None, pad_edge=False)
-    for name, figure in REPRODUCTIONS.items():
-        figures.add_row(name, figure.about)
+    for name, about in FIGURES.items():
+        figures.add_row(name, about)
     console.print("\nThe paper's figures, for bsfl reproduce:")
     console.print(figures)
 
@@ -93,15 +98,11 @@ def run(
     """
     with _clear_errors():
         found = find_scenario(scenario)
-        results = Results(out or Path("results") / found.name, found, seeds or found.seeds)
-        with watch(results, errors):
-            results = run_scenario(found, results.folder, seeds=results.seeds, jobs=jobs)
-        console.print(summary_table(write_report(results)))
-        console.print(f"figures and summary.json are in {results.folder}", soft_wrap=True)
+        _run_and_report(found, out or Path("results") / found.name, seeds=seeds, jobs=jobs)
 
 
-@app.command(name="reproduce")
-def reproduce_command(
+@app.command()
+def reproduce(
     name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios.")],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
     jobs: Jobs = -1,
@@ -112,13 +113,16 @@ def reproduce_command(
     Example: bsfl reproduce annealing --quick --out results/annealing-quick
     """
     folder = out or Path("results") / (f"{name}-quick" if quick else name)
-    with _clear_errors(), errors.status(f"reproducing {name} ..."):
-        summary = reproduce(name, folder, quick=quick, jobs=jobs)
-    if "policies" in summary:
-        console.print(summary_table(summary))
-    elif "tournament" in summary:
-        console.print(annealing_table(summary))
-    console.print(f"figures and summary.json are in {folder}", soft_wrap=True)
+    with _clear_errors():
+        scenario = figure_scenario(name, quick=quick)
+        if scenario:
+            _run_and_report(scenario, folder, seeds=None, jobs=jobs)
+            return
+        with errors.status(f"reproducing {name} ..."):
+            summary = STUDIES[name](folder, quick, jobs)
+        if "tournament" in summary:
+            console.print(annealing_table(summary))
+        _say_where(folder)
 
 
 @app.command()
@@ -131,7 +135,18 @@ def report(
     """
     with _clear_errors():
         console.print(summary_table(write_report(open_results(folder))))
-        console.print(f"figures and summary.json are in {folder}", soft_wrap=True)
+        _say_where(folder)
+
+
+def _run_and_report(scenario: Scenario, folder: Path, *, seeds: int | None, jobs: int) -> None:
+    with watch(Results(folder, scenario, seeds or scenario.seeds), errors):
+        results = run_scenario(scenario, folder, seeds=seeds, jobs=jobs)
+    console.print(summary_table(write_report(results)))
+    _say_where(folder)
+
+
+def _say_where(folder: Path) -> None:
+    console.print(f"figures and summary.json are in {folder}", soft_wrap=True, highlight=False)
 
 
 @contextmanager

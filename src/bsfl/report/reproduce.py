@@ -1,7 +1,7 @@
 """The paper's figures, each from one name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,8 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.experiments import annealing_study as study
-from bsfl.experiments.runner import run_scenario
-from bsfl.experiments.scenario import find_scenario
-from bsfl.report import write_report, write_summary
+from bsfl.experiments.scenario import Scenario, find_scenario
+from bsfl.report import write_summary
 from bsfl.report.paper_figures import annealing_figure, generalization_figure, graph_figure
 from bsfl.report.style import save
 
@@ -19,36 +18,18 @@ QUICK_ROUNDS, QUICK_SEEDS = 10, 3
 """A quick reproduction plays a tenth of the rounds with three seeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reproduction:
-    """One figure of the paper.
-
-    Attributes:
-        about: What it shows, in one line.
-        make: Writes figures and summary.json into a folder; (folder, quick, jobs) -> summary.
-    """
-
-    about: str
-    make: Callable[[Path, bool, int], dict[str, Any]]
-
-
-def reproduce(name: str, folder: Path, *, quick: bool = False, jobs: int = -1) -> dict[str, Any]:
-    """Make one of the paper's figures and return its summary."""
-    if name not in REPRODUCTIONS:
-        raise InvalidInput(f"unknown figure {name!r}; known are {', '.join(REPRODUCTIONS)}")
-    return REPRODUCTIONS[name].make(folder, quick, jobs)
-
-
-def _scenario(name: str) -> Callable[[Path, bool, int], dict[str, Any]]:
-    def make(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
-        scenario = find_scenario(name)
-        if quick:
-            rounds, seeds = scenario.rounds // QUICK_ROUNDS, QUICK_SEEDS
-            source = scenario.source | {"rounds": rounds, "seeds": seeds}
-            scenario = replace(scenario, rounds=rounds, seeds=seeds, source=source)
-        return write_report(run_scenario(scenario, folder, jobs=jobs))
-
-    return make
+def figure_scenario(name: str, *, quick: bool = False) -> Scenario | None:
+    """Return the scenario behind one of the paper's figures; None for a figure without one."""
+    if name not in FIGURES:
+        raise InvalidInput(f"unknown figure {name!r}; known are {', '.join(FIGURES)}")
+    if name in STUDIES:
+        return None
+    scenario = find_scenario(name)
+    if quick:
+        rounds, seeds = scenario.rounds // QUICK_ROUNDS, QUICK_SEEDS
+        source = scenario.source | {"rounds": rounds, "seeds": seeds}
+        scenario = replace(scenario, rounds=rounds, seeds=seeds, source=source)
+    return scenario
 
 
 def _annealing(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
@@ -93,14 +74,20 @@ def _generalization(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
     return summary
 
 
-REPRODUCTIONS: dict[str, Reproduction] = {
-    "regret-iid": Reproduction("regret, K=20, m=5, i.i.d.", _scenario("regret-iid")),
-    "regret-noniid": Reproduction("regret, K=20, m=5, non-i.i.d.", _scenario("regret-noniid")),
-    "regret-iid-500": Reproduction("regret, K=500, m=25, i.i.d.", _scenario("regret-iid-500")),
-    "regret-noniid-500": Reproduction(
-        "regret, K=500, m=25, non-i.i.d.", _scenario("regret-noniid-500")
-    ),
-    "annealing": Reproduction("SA and ALSA against the exact optimum", _annealing),
-    "annealing-graph": Reproduction("neighbour graphs of SA and ALSA, 4 of 8", _annealing_graph),
-    "generalization": Reproduction("g against c/t for several beta", _generalization),
+STUDIES: dict[str, Callable[[Path, bool, int], dict[str, Any]]] = {
+    "annealing": _annealing,
+    "annealing-graph": _annealing_graph,
+    "generalization": _generalization,
 }
+"""Figures without a scenario: (folder, quick, jobs) -> summary; they write both into the folder."""
+
+FIGURES = {
+    "regret-iid": "regret, K=20, m=5, i.i.d.",
+    "regret-noniid": "regret, K=20, m=5, non-i.i.d.",
+    "regret-iid-500": "regret, K=500, m=25, i.i.d.; the paper could not compute it",
+    "regret-noniid-500": "regret, K=500, m=25, non-i.i.d.; the paper could not compute it",
+    "annealing": "SA and ALSA against the exact optimum",
+    "annealing-graph": "neighbour graphs of SA and ALSA, 4 of 8",
+    "generalization": "g against c/t for several beta",
+}
+"""Every figure and what it shows; those not in STUDIES are scenarios of the same name."""

@@ -121,8 +121,13 @@ def test_ctrl_c_says_how_to_go_on(study):
     assert "stopped; what is done is kept. To go on: bsfl run study.toml --jobs 2 --out out" in said
 
 
-def test_a_missing_extra_names_the_pip_line():
-    code = "import sys\nsys.modules['typer'] = None\nfrom bsfl.cli import main\nmain()"
+@pytest.mark.parametrize(
+    ("package", "extra"), [("typer", "cli"), ("joblib", "sim"), ("matplotlib", "plots")]
+)
+def test_a_missing_extra_names_the_pip_line(package, extra):
+    code = f"import sys; sys.modules[{package!r}] = None; from bsfl.cli import main; main()"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 1
-    assert "pip install 'bsfl[cli,sim,plots]'" in run.stderr
+    assert run.stderr == (
+        f"error: this needs {package}, which is not installed; run: pip install 'bsfl[{extra}]'\n"
+    )

@@ -27,7 +27,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
             cells.append(_cell(row["regret"], ",.0f", with_interval=True))
             cells.append(_cell(row["growth_exponent_last_decade"], ".2f"))
         table.add_row(label, *cells)
-    table.caption = "time: virtual; shares: least to most chosen client, 1 is a fair share"
+    table.caption = "time: virtual; shares: of a fair share, least to most served client"
     if has_regret:
         table.caption += "\ngrowth: exponent of regret over the last decade of rounds"
     return table

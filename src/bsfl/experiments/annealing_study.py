@@ -5,12 +5,15 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from bsfl.experiments.statistics import interval
+from bsfl.extras import optional_imports
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray
 from bsfl.solvers import PROPOSALS, anneal, energy, solve_exact
+
+with optional_imports():
+    from joblib import Parallel, delayed
 
 ALPHA = 1.0
 PAPER_WIN_RATE = 0.983

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from joblib import Parallel, delayed
-
 from bsfl.experiments.results import Results
 from bsfl.experiments.scenario import Scenario
+from bsfl.extras import optional_imports
 from bsfl.simulation import simulate
+
+with optional_imports():
+    from joblib import Parallel, delayed
 
 
 def run_scenario(

@@ -6,6 +6,7 @@ import numpy as np
 
 from bsfl.experiments.results import Results
 from bsfl.experiments.statistics import interval
+from bsfl.generalization import capped_shares
 from bsfl.records import FloatArray, IntArray
 from bsfl.simulation import gini, growth_exponent, participation, regret_bound
 
@@ -30,7 +31,7 @@ def summarise(results: Results) -> dict[str, Any]:
     for label in scenario.policies:
         time = total_time(results, label)
         counts = selections(results, label)
-        fair = scenario.rounds * scenario.cohort_size / scenario.fleet.n_clients
+        fair = fair_selections(results)
         durations = results.column(label, "duration_s")
         row: dict[str, Any] = {
             "total_time_s": interval(time).as_json(),
@@ -40,8 +41,8 @@ def summarise(results: Results) -> dict[str, Any]:
             },
             "speed_up": interval(base_time / time).as_json() if base_time is not None else None,
             "gini": interval(np.array([gini(c) for c in counts])).as_json(),
-            "min_share": interval(counts.min(axis=1) / fair).as_json(),
-            "max_share": interval(counts.max(axis=1) / fair).as_json(),
+            "min_share": interval((counts / fair).min(axis=1)).as_json(),
+            "max_share": interval((counts / fair).max(axis=1)).as_json(),
             "timeouts_per_round": float(results.column(label, "n_timeouts").mean()),
         }
         if scenario.objective:
@@ -68,6 +69,20 @@ def selections(results: Results, label: str) -> FloatArray:
     cohorts = results.column(label, "cohort")
     n_clients = results.scenario.fleet.n_clients
     return np.stack([participation(c, n_clients) for c in cohorts]).astype(np.float64)
+
+
+def fair_selections(results: Results) -> FloatArray:
+    """Return how often each client should be chosen by the objective's targets, [seed, client].
+
+    Equal for all, or in proportion to samples x quality where the objective weighs them.
+    """
+    scenario = results.scenario
+    weights = np.ones((results.seeds, scenario.fleet.n_clients))
+    if scenario.objective and scenario.objective.generalization == "weighted":
+        worlds = [scenario.fleet.build(seed) for seed in range(results.seeds)]
+        weights = np.stack([world.roster.significance for world in worlds])
+    targets = [capped_shares(w, scenario.cohort_size) for w in weights]
+    return scenario.rounds * np.stack(targets)
 
 
 def decades(results: Results) -> dict[str, tuple[int, int]]:

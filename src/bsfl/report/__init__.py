@@ -6,9 +6,12 @@ from typing import Any
 
 from bsfl.experiments.results import Results
 from bsfl.experiments.summary import summarise
-from bsfl.report.scenario_figures import regret_figure, time_figure
-from bsfl.report.style import save
+from bsfl.extras import optional_imports
 from bsfl.statefile import replace_file
+
+with optional_imports():
+    from bsfl.report.scenario_figures import regret_figure, time_figure
+    from bsfl.report.style import save
 
 __all__ = ["write_report", "write_summary"]
 

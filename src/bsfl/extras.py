@@ -1,0 +1,23 @@
+"""Optional dependencies: which extra brings which package."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bsfl.errors import MissingExtra
+
+EXTRA_OF = {"typer": "cli", "rich": "cli", "joblib": "sim", "matplotlib": "plots"}
+
+
+@contextmanager
+def optional_imports() -> Iterator[None]:
+    """Turn a missing optional package into an error that holds the pip line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        extra = EXTRA_OF[package]
+        raise MissingExtra(
+            f"this needs {package}, which is not installed; run: pip install 'bsfl[{extra}]'"
+        ) from None

@@ -24,7 +24,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
             f"{_cell(row['min_share'], '.2f')} - {_cell(row['max_share'], '.2f')}",
         ]
         if has_regret:
-            cells.append(_cell(row["regret"], ",.0f", with_interval=True))
+            cells.append(_cell(row["regret"], ",.0f"))
             cells.append(_cell(row["growth_exponent_last_decade"], ".2f"))
         table.add_row(label, *cells)
     table.caption = "time: virtual; shares: of a fair share, least to most served client"

@@ -9,6 +9,9 @@ BsflError
 │   ├── TruncatedFile      bytes are missing
 │   ├── CorruptFile        bytes were changed
 │   └── NewerFormat        written by a later release
+├── DataError              a data set cannot be had; nothing was loaded
+│   ├── UnreadableData     a file is missing, cut short, changed or something else
+│   └── NoSource           every source failed; the message lists them all
 └── MissingExtra           an optional dependency is not installed (also an ImportError)
 """
 
@@ -47,6 +50,18 @@ class CorruptFile(StateFileError):
 
 class NewerFormat(StateFileError):
     """The file was written by a later release of bsfl."""
+
+
+class DataError(BsflError):
+    """A data set cannot be had; nothing was loaded."""
+
+
+class UnreadableData(DataError):
+    """A file of a data set is missing, cut short, changed or something else."""
+
+
+class NoSource(DataError):
+    """Every source of a data set failed; the message lists them all."""
 
 
 class MissingExtra(BsflError, ImportError):

@@ -1,0 +1,1 @@
+"""Training tasks for the simulator: data sets, models and local training."""

@@ -1,0 +1,21 @@
+"""Data sets: where they come from, the proof that they are the published ones, and their arrays.
+
+Nothing here needs more than numpy until a data set has to be fetched.
+"""
+
+from bsfl.learning.datasets.catalogue import CATALOGUE, Entry
+from bsfl.learning.datasets.dataset import Dataset, Published
+from bsfl.learning.datasets.load import Obtained, get_dataset, load_dataset, where_is
+from bsfl.learning.datasets.sources import Watcher
+
+__all__ = [
+    "CATALOGUE",
+    "Dataset",
+    "Entry",
+    "Obtained",
+    "Published",
+    "Watcher",
+    "get_dataset",
+    "load_dataset",
+    "where_is",
+]

@@ -1,0 +1,135 @@
+"""What a data set is, and the proof that it is the published one."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl.errors import InvalidInput, UnreadableData
+
+ByteArray = npt.NDArray[np.uint8]
+Arrays = dict[str, ByteArray]
+
+PARTS = ("x_train", "y_train", "x_test", "y_test")
+"""The arrays of a data set, by the names they have in memory and in files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dataset:
+    """Labelled images, for training and for test. The arrays cannot be written to.
+
+    Attributes:
+        name: Name in the catalogue, or a user's own.
+        x_train: uint8 [n, height, width, channels].
+        y_train: uint8 [n], positions in `labels`.
+        x_test: As x_train.
+        y_test: As y_train.
+        labels: What the classes are called.
+    """
+
+    name: str
+    x_train: ByteArray
+    y_train: ByteArray
+    x_test: ByteArray
+    y_test: ByteArray
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            array = getattr(self, part)
+            n_axes = 4 if part.startswith("x") else 1
+            if array.dtype != np.uint8 or array.ndim != n_axes:
+                raise InvalidInput(
+                    f"{self.name}: {part} must be uint8 with {n_axes} axes, "
+                    f"got {array.dtype} with {array.ndim}"
+                )
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, part, view)
+        for x, y in (("x_train", "y_train"), ("x_test", "y_test")):
+            n_images, n_classes = len(getattr(self, x)), len(getattr(self, y))
+            if n_images != n_classes:
+                raise InvalidInput(f"{self.name}: {x} has {n_images} images, {y} {n_classes}")
+            top = getattr(self, y).max(initial=0)
+            if n_images == 0 or top >= len(self.labels):
+                raise InvalidInput(
+                    f"{self.name}: {y} must hold positions in the {len(self.labels)} labels, "
+                    f"got {top if n_images else 'nothing'}"
+                )
+        if self.x_train.shape[1:] != self.x_test.shape[1:]:
+            raise InvalidInput(
+                f"{self.name}: images for training and for test must have one shape, "
+                f"got {self.x_train.shape[1:]} and {self.x_test.shape[1:]}"
+            )
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Height, width and channels."""
+        return self.x_train.shape[1:]
+
+    @property
+    def n_labels(self) -> int:
+        """How many classes there are."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What is known of a published data set before any of it is here.
+
+    Attributes:
+        name: Name in the catalogue.
+        labels: What the classes are called.
+        image_shape: Height, width and channels.
+        n_train: Images for training.
+        n_test: Images for test.
+        sha256: Digest of the bytes of every decoded array. Compressed files of the same data
+            differ from publisher to publisher; the decoded arrays do not.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    image_shape: tuple[int, int, int]
+    n_train: int
+    n_test: int
+    sha256: Mapping[str, str]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the decoded arrays."""
+        height, width, channels = self.image_shape
+        return (self.n_train + self.n_test) * (height * width * channels + 1)
+
+    def verified(self, arrays: Arrays) -> Dataset:
+        """Return the data set that the arrays are, after checking that they are this one."""
+        for part in PARTS:
+            if part not in arrays:
+                raise UnreadableData(f"{part} is missing")
+            found, expected = arrays[part].shape, self._shape(part)
+            if arrays[part].dtype != np.uint8 or found != expected:
+                raise UnreadableData(
+                    f"{part} must be uint8 of shape {expected}, got {arrays[part].dtype} of {found}"
+                )
+        for part in PARTS:
+            digest = sha256(arrays[part])
+            if digest != self.sha256[part]:
+                raise UnreadableData(
+                    f"{part} is not the published one (sha256 {self.sha256[part][:12]}... "
+                    f"expected, {digest[:12]}... found)"
+                )
+        return Dataset(name=self.name, labels=self.labels, **{part: arrays[part] for part in PARTS})
+
+    def _shape(self, part: str) -> tuple[int, ...]:
+        n = self.n_train if part.endswith("train") else self.n_test
+        return (n, *self.image_shape) if part.startswith("x") else (n,)
+
+
+def sha256(array: ByteArray) -> str:
+    """Return the digest of an array's bytes in C order.
+
+    >>> sha256(np.array([], dtype=np.uint8))[:12]
+    'e3b0c44298fc'
+    """
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).data).hexdigest()

@@ -1,0 +1,160 @@
+"""From a name to a verified data set: every source in its turn, with the reason when it fails."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from bsfl.errors import DataError, InvalidInput, MissingExtra, NoSource, UnreadableData
+from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
+from bsfl.learning.datasets.dataset import Dataset
+from bsfl.learning.datasets.npz import write_npz
+from bsfl.learning.datasets.sources import (
+    ENVIRONMENT,
+    Source,
+    Watcher,
+    cache_folder,
+    from_folder,
+    named_folder,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Obtained:
+    """A data set and where it is.
+
+    Attributes:
+        dataset: Verified.
+        source: The name of the source it came from.
+        folder: Where it will be found the next time; None: nowhere, it could not be kept.
+    """
+
+    dataset: Dataset
+    source: str
+    folder: Path | None
+
+
+def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
+    """Return a data set that is on this machine; never goes to the network.
+
+    Args:
+        name: From CATALOGUE. fashion-mnist-small is part of bsfl and always there.
+        data_dir: Where to look first; otherwise the folder in BSFL_DATA_DIR.
+
+    >>> load_dataset("fashion-mnist-small").x_train.shape
+    (6000, 28, 28, 1)
+    """
+    entry = find_entry(name)
+    return obtain(entry, local_sources(entry, data_dir), advice=_how_to_get(entry)).dataset
+
+
+def get_dataset(
+    name: str, *, data_dir: Path | None = None, watcher: Watcher | None = None
+) -> Obtained:
+    """Return a data set from the first source that has it, and keep it for the next time.
+
+    It is kept in the folder that the user named, else in the user's cache folder.
+    """
+    entry, watcher = find_entry(name), watcher or Watcher()
+    sources = (*local_sources(entry, data_dir), *entry.remote)
+    obtained = obtain(entry, sources, watcher, advice=_by_hand(entry))
+    if obtained.folder is not None:
+        return obtained
+    return _keep(entry, obtained, named_folder(data_dir), watcher)
+
+
+def local_sources(entry: Entry, data_dir: Path | None = None) -> tuple[Source, ...]:
+    """Return the folders of this machine that may hold a data set, in the order they are tried."""
+    if entry.embedded:
+        return (from_folder("part of bsfl", EMBEDDED),)
+    folder = named_folder(data_dir)
+    named = "data folder" if data_dir is not None else ENVIRONMENT
+    return (
+        *((from_folder(named, folder),) if folder else ()),
+        from_folder("cache", cache_folder),
+        *(from_folder("system package", path) for path in entry.system),
+    )
+
+
+def where_is(entry: Entry, data_dir: Path | None = None) -> tuple[str, Path] | None:
+    """Return the local source that has a data set and the folder; a look, without reading it."""
+    for source in local_sources(entry, data_dir):
+        try:
+            found = entry.layout_in(source.provide(Path(), Watcher()))
+        except (DataError, MissingExtra, OSError):
+            continue
+        if found:
+            return source.name, found[0]
+    return None
+
+
+def obtain(
+    entry: Entry, sources: Sequence[Source], watcher: Watcher | None = None, *, advice: str = ""
+) -> Obtained:
+    """Return the data set from the first source that has all of it, verified.
+
+    Raises NoSource with one line per source, and the advice, when none has.
+    """
+    watcher = watcher or Watcher()
+    reasons = []
+    for source in sources:
+        watcher.say(f"{entry.name}: trying {source.name}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="bsfl-", ignore_cleanup_errors=True) as work:
+                folder = source.provide(Path(work), watcher)
+                dataset = _read(entry, folder)
+        except (DataError, MissingExtra, OSError) as error:
+            reasons.append(f"{source.name}: {' '.join(str(error).split())}")
+            watcher.say(f"  {reasons[-1]}")
+        else:
+            kept = folder if source.kept else None
+            return Obtained(dataset=dataset, source=source.name, folder=kept)
+    listing = "\n".join(f"  {reason}" for reason in reasons)
+    raise NoSource(f"{entry.name} could not be had from any source:\n{listing}\n{advice}".strip())
+
+
+def find_entry(name: str) -> Entry:
+    """Return the entry with this name, or say which there are."""
+    if name not in CATALOGUE:
+        near = get_close_matches(name, list(CATALOGUE), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOGUE)}"
+        raise InvalidInput(f"unknown data set {name!r}; {hint}")
+    return CATALOGUE[name]
+
+
+def _read(entry: Entry, folder: Path) -> Dataset:
+    found = entry.layout_in(folder)
+    if found is None:
+        raise UnreadableData(f"{folder} does not hold {entry.name}")
+    where, layout = found
+    try:
+        return entry.published.verified(layout.read(where))
+    except UnreadableData as error:
+        place = "" if str(where) in str(error) else f"{where}: "
+        raise UnreadableData(f"{place}{error}") from None
+
+
+def _keep(entry: Entry, obtained: Obtained, named: Path | None, watcher: Watcher) -> Obtained:
+    """Return the same, kept in the named folder or, if that cannot be, in the cache."""
+    for folder in (*((named,) if named else ()), None):
+        try:
+            path = folder or cache_folder()
+            write_npz(path / entry.file_name, obtained.dataset)
+            return replace(obtained, folder=path)
+        except (MissingExtra, OSError) as error:
+            watcher.say(f"  could not keep a copy: {error}")
+    return obtained
+
+
+def _how_to_get(entry: Entry) -> str:
+    return f"run: bsfl data get {entry.name}" if entry.remote else ""
+
+
+def _by_hand(entry: Entry) -> str:
+    if not entry.remote:
+        return ""
+    return (
+        f"to place it by hand, put {entry.by_hand} in a folder and name it with "
+        f"--data-dir or {ENVIRONMENT}"
+    )

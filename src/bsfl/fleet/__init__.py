@@ -1,4 +1,4 @@
-"""The simulated clients: how fast they are, when they can be reached, how they change."""
+"""The simulated clients: how fast they are, when they can be reached, what data they hold."""
 
 from bsfl.fleet.availability import Always, Independent, RecordedAvailability, read_availability
 from bsfl.fleet.fleet import Fleet
@@ -14,9 +14,11 @@ from bsfl.fleet.latency import (
     shifted_exponential,
 )
 from bsfl.fleet.populations import POPULATIONS
+from bsfl.fleet.split import SPLITS, Split, make_split
 
 __all__ = [
     "POPULATIONS",
+    "SPLITS",
     "Always",
     "Flaky",
     "Fleet",
@@ -25,10 +27,12 @@ __all__ = [
     "Recorded",
     "RecordedAvailability",
     "Scaled",
+    "Split",
     "Swapped",
     "clipped_normal",
     "inverse_normal",
     "lognormal",
+    "make_split",
     "read_availability",
     "shifted_exponential",
 ]

@@ -1,0 +1,364 @@
+"""Who holds which samples: labelled data dealt to the clients of a fleet.
+
+Each function deals all samples, none of them twice unless it says so, and leaves nobody without;
+the registry at the end gives the names that scenario files use. What a client holds can then be
+made worse: with_label_noise gives wrong labels, with_quality lowers the quality of images.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.randomness import stream
+from bsfl.records import FloatArray, IntArray
+
+Range = tuple[float, float]
+
+NOISE_AT_QUALITY_0 = 0.25
+"""Standard deviation of the noise in an image of quality 0, whose pixels run from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split:
+    """Samples of every client, one client after the other.
+
+    Attributes:
+        indices: Samples, positions in the data; client k holds indices[offsets[k]:offsets[k + 1]].
+        offsets: [K + 1], from 0 to the number of samples.
+        labels: The label that its holder sees on each sample, in the order of `indices`.
+        n_labels: How many labels there are.
+        label_noise: [K] share of each client's labels that are wrong.
+        quality: [K] quality of each client's images, from 0 to 1 (faultless).
+    """
+
+    indices: IntArray
+    offsets: IntArray
+    labels: IntArray
+    n_labels: int
+    label_noise: FloatArray
+    quality: FloatArray
+
+    @property
+    def n_clients(self) -> int:
+        """K, how many clients there are."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """[K] samples of each client."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The client that holds each sample, in the order of `indices`."""
+        return np.repeat(np.arange(self.n_clients), self.sizes)
+
+    @cached_property
+    def histogram(self) -> IntArray:
+        """[K, n_labels] how often each client sees each label."""
+        cell = self.owner * self.n_labels + self.labels
+        counts = np.bincount(cell, minlength=self.n_clients * self.n_labels)
+        return counts.reshape(self.n_clients, self.n_labels)
+
+    @property
+    def label_skew(self) -> float:
+        """Mean total variation between a client's labels and everyone's: 0 is none, 1 the most."""
+        everyone = self.histogram.sum(axis=0) / len(self.indices)
+        own = self.histogram / self.sizes[:, np.newaxis]
+        return float(np.abs(own - everyone).sum(axis=1).mean() / 2)
+
+    def of(self, client: int) -> IntArray:
+        """Return the samples of one client."""
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+
+def iid(
+    labels: npt.ArrayLike,
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    samples: int | None = None,
+    reuse: bool = False,
+) -> Split:
+    """Return clients of equal size that hold every label equally often, up to one sample.
+
+    Args:
+        labels: Label of every sample.
+        n_clients: K.
+        rng: Draws who gets what.
+        samples: Samples of a client; None: all are dealt. Otherwise the rest stays unused.
+        reuse: Whether clients may share samples when there are not enough; a client never holds
+            one twice.
+    """
+    y = _labels(labels, n_clients)
+    each = checks.natural("samples", samples) if samples is not None else None
+    per_pass = n_clients if each is None else len(y) // each
+    if each is not None and (per_pass == 0 or (n_clients > per_pass and not reuse)):
+        raise InvalidInput(
+            f"samples must be at most {len(y) if reuse else len(y) // n_clients} for {n_clients} "
+            f"clients and {len(y)} samples{'' if reuse else ' without reuse'}, got {each}"
+        )
+    held: list[IntArray] = []
+    for first in range(0, n_clients, per_pass):
+        n_dealt = min(per_pass, n_clients - first)
+        order = _stratified(y, rng)
+        order = order if each is None else order[: n_dealt * each]
+        order = order[np.argsort(y[order], kind="stable")]  # dealt in turn, label after label
+        turn = rng.permutation(n_dealt)
+        held += [order[turn[k] :: n_dealt] for k in range(n_dealt)]
+    return _split(y, held)
+
+
+def dirichlet(
+    labels: npt.ArrayLike,
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    alpha: float,
+    size_sigma: float = 0.0,
+) -> Split:
+    """Return clients whose shares of the labels are Dirichlet: the smaller alpha, the fewer labels.
+
+    Client k draws p_k ~ Dir(alpha n_labels prior), with the data's own label shares as the prior,
+    and asks for size_k labels from p_k. Where all ask for more than there is, chance decides, and
+    who gets nothing asks again for what is left; so every sample is dealt once.
+
+    Args:
+        labels: Label of every sample.
+        n_clients: K.
+        rng: Draws who gets what.
+        alpha: Concentration per label; at 100 everyone has nearly the same labels, at 0.1 most of
+            what a client has is of one or two.
+        size_sigma: As sigma for quantity; 0: all clients have the same size, up to one sample.
+    """
+    y = _labels(labels, n_clients)
+    checks.positive("alpha", alpha)
+    supply = np.bincount(y)
+    present = supply > 0
+    taste = np.zeros((n_clients, len(supply)))
+    concentration = np.maximum(alpha * present.sum() * supply[present] / len(y), 1e-6)
+    taste[:, present] = rng.dirichlet(concentration, n_clients)
+    counts = _serve(taste, _sizes(len(y), n_clients, size_sigma, rng), supply, rng)
+    by_label = [rng.permutation(np.flatnonzero(y == label)) for label in range(len(supply))]
+    ends = np.cumsum(counts, axis=0)
+    return _split(
+        y,
+        [
+            np.concatenate(
+                [own[end - n : end] for own, end, n in zip(by_label, last, taken, strict=True)]
+            )
+            for last, taken in zip(ends, counts, strict=True)
+        ],
+    )
+
+
+def shards(
+    labels: npt.ArrayLike,
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    shards_per_client: int = 2,
+) -> Split:
+    """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
+
+    The K s shards have equal sizes, up to one sample. A shard may reach over the border between
+    two labels.
+    """
+    y = _labels(labels, n_clients)
+    s = checks.natural("shards_per_client", shards_per_client)
+    if n_clients * s > len(y):
+        raise InvalidInput(
+            f"shards_per_client must be at most {len(y) // n_clients} for {n_clients} clients and "
+            f"{len(y)} samples, got {s}"
+        )
+    shuffled = rng.permutation(len(y))
+    pieces = np.array_split(shuffled[np.argsort(y[shuffled], kind="stable")], n_clients * s)
+    hands = rng.permutation(n_clients * s).reshape(n_clients, s)
+    return _split(y, [np.concatenate([pieces[i] for i in hand]) for hand in hands])
+
+
+def quantity(
+    labels: npt.ArrayLike, n_clients: int, rng: np.random.Generator, *, sigma: float = 1.0
+) -> Split:
+    """Return clients of lognormal size with labels at random.
+
+    Sizes are one sample and a share of the rest that is proportional to exp(sigma N(0, 1)).
+    """
+    y = _labels(labels, n_clients)
+    sizes = _sizes(len(y), n_clients, checks.at_least("sigma", sigma, 0.0), rng)
+    return _split(y, np.split(rng.permutation(len(y)), np.cumsum(sizes)[:-1]))
+
+
+def with_label_noise(split: Split, rng: np.random.Generator, *, share: Range) -> Split:
+    """Return the split with some labels replaced by another, all others equally likely.
+
+    Each client draws its share of wrong labels uniformly from the range; it is rounded to whole
+    samples.
+    """
+    low, high = _range("share", share)
+    if split.n_labels < 2 and high > 0:
+        raise InvalidInput("label noise needs at least 2 labels, got 1")
+    wanted = np.rint(rng.uniform(low, high, split.n_clients) * split.sizes).astype(np.int64)
+    order = np.lexsort((rng.random(len(split.indices)), split.owner))  # each client's own, shuffled
+    wrong = order[np.arange(len(order)) - split.offsets[split.owner] < wanted[split.owner]]
+    labels = split.labels.copy()
+    labels[wrong] += rng.integers(1, max(split.n_labels, 2), len(wrong))
+    labels %= split.n_labels
+    return replace(split, labels=labels, label_noise=wanted / split.sizes)
+
+
+def with_quality(split: Split, rng: np.random.Generator, *, quality: Range) -> Split:
+    """Return the split with a quality for every client, uniform in the range; see add_noise."""
+    low, high = _range("quality", quality)
+    return replace(split, quality=rng.uniform(low, high, split.n_clients))
+
+
+def add_noise(
+    images: npt.NDArray[np.uint8], quality: float, rng: np.random.Generator
+) -> npt.NDArray[np.uint8]:
+    """Return images with Gaussian noise of standard deviation (1 - quality) / 4 of full range."""
+    sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - checks.between("quality", quality, 0.0, 1.0))
+    if sd == 0.0:
+        return images
+    noise = rng.standard_normal(images.shape, dtype=np.float32)
+    return np.clip(np.rint(images + np.float32(sd) * noise), 0, 255).astype(np.uint8)
+
+
+def client_images(
+    split: Split, images: npt.NDArray[np.uint8], client: int, *, seed: int
+) -> npt.NDArray[np.uint8]:
+    """Return the images of one client as it sees them, always the same for a seed."""
+    rng = stream(seed, "image-noise", client)
+    return add_noise(images[split.of(client)], float(split.quality[client]), rng)
+
+
+def _labels(labels: npt.ArrayLike, n_clients: int) -> IntArray:
+    """Return the labels as whole numbers, enough for everyone."""
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or (len(array) and array.min() < 0):
+        raise InvalidInput("labels must be a list of whole numbers of at least 0")
+    if checks.natural("n_clients", n_clients) > len(array):
+        raise InvalidInput(f"{n_clients} clients cannot share {len(array)} samples")
+    return array.astype(np.int64)
+
+
+def _split(y: IntArray, held: list[IntArray]) -> Split:
+    indices = np.concatenate(held)
+    offsets = np.cumsum([0, *map(len, held)])
+    n_clients = len(held)
+    return Split(
+        indices=indices,
+        offsets=offsets,
+        labels=y[indices],
+        n_labels=int(y.max()) + 1,
+        label_noise=np.zeros(n_clients),
+        quality=np.ones(n_clients),
+    )
+
+
+def _stratified(y: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return all samples in an order whose every beginning has the labels in equal shares."""
+    shuffled = rng.permutation(len(y))
+    by_label = shuffled[np.argsort(y[shuffled], kind="stable")]
+    counts = np.bincount(y)
+    rank = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
+    key = (rank + 0.5) / np.repeat(counts, counts)
+    order: IntArray = by_label[np.argsort(key, kind="stable")]
+    return order
+
+
+def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generator) -> IntArray:
+    """Return sizes of at least 1 with the given sum; beyond the 1, shares are lognormal."""
+    checks.at_least("size_sigma", sigma, 0.0)
+    draw = sigma * rng.standard_normal(n_clients)
+    weight = np.exp(draw - draw.max())
+    exact = (n_samples - n_clients) * weight / weight.sum()
+    sizes = np.floor(exact).astype(np.int64)
+    missing = n_samples - n_clients - int(sizes.sum())
+    largest = np.lexsort((rng.random(n_clients), sizes - exact))  # largest remainders first
+    sizes[largest[:missing]] += 1
+    sizes += 1
+    return sizes
+
+
+def _serve(
+    taste: FloatArray, sizes: IntArray, supply: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Return [K, n_labels] counts whose rows sum to `sizes` and columns to `supply`.
+
+    Every pass empties the shelf of each label that was asked for too often, or ends: at most
+    n_labels passes.
+    """
+    counts = np.zeros(taste.shape, dtype=np.int64)
+    hungry, left = sizes.copy(), supply.copy()
+    while hungry.any():
+        wish = np.where(left > 0, taste, 0.0)
+        nothing = wish.sum(axis=1) <= 0  # everything they like is gone: they take what there is
+        wish[nothing] = left
+        asked = rng.multinomial(hungry, wish / wish.sum(axis=1, keepdims=True))
+        for label in np.flatnonzero(asked.sum(axis=0) > left):
+            asked[:, label] = rng.multivariate_hypergeometric(
+                asked[:, label], int(left[label]), method="marginals"
+            )
+        counts += asked
+        hungry -= asked.sum(axis=1)
+        left -= asked.sum(axis=0)
+    return counts
+
+
+def _range(name: str, value: Range) -> Range:
+    ends = checks.numbers(name, value).tolist()
+    if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 1:
+        raise InvalidInput(f"{name} must be a range within [0, 1], got {ends}")
+    return ends[0], ends[1]
+
+
+SPLITS: dict[str, Callable[..., Split]] = {
+    "iid": iid,
+    "dirichlet": dirichlet,
+    "shards": shards,
+    "quantity": quantity,
+}
+
+
+def make_split(
+    name: str,
+    labels: npt.ArrayLike,
+    n_clients: int,
+    *,
+    seed: int,
+    label_noise: Range = (0.0, 0.0),
+    quality: Range = (1.0, 1.0),
+    **settings: Any,
+) -> Split:
+    """Return the split with this registry name, with noise if wanted, from streams of the seed.
+
+    >>> make_split("iid", [0, 1] * 6, 3, seed=0).histogram.tolist()
+    [[2, 2], [2, 2], [2, 2]]
+    """
+    checks.one_of("split", name, tuple(SPLITS))
+    allowed = settings_of(name)
+    for setting in settings:
+        if setting not in allowed:
+            raise InvalidInput(
+                f"split {name!r} has no setting {setting!r}; it has {', '.join(allowed)}"
+            )
+    missing = [s for s, required in allowed.items() if required and s not in settings]
+    if missing:
+        raise InvalidInput(f"split {name!r} needs a value for {', '.join(missing)}")
+    split = SPLITS[name](labels, n_clients, stream(seed, "split"), **settings)
+    split = with_label_noise(split, stream(seed, "label-noise"), share=label_noise)
+    return with_quality(split, stream(seed, "quality"), quality=quality)
+
+
+def settings_of(name: str) -> dict[str, bool]:
+    """Return the names of a split's settings and whether each must be given."""
+    parameters = inspect.signature(SPLITS[name]).parameters.values()
+    return {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}

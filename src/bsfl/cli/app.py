@@ -1,20 +1,17 @@
 """The commands."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import bsfl
+from bsfl.cli.data import data
 from bsfl.cli.progress import watch
 from bsfl.cli.tables import annealing_table, summary_table
-from bsfl.errors import BsflError
+from bsfl.cli.terminal import clear_errors, console, errors
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import (
@@ -33,8 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-console = Console()
-errors = Console(stderr=True)
+app.add_typer(data, name="data")
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for results. [results/NAME]")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1: one per core.")]
@@ -96,7 +92,7 @@ def run(
 
     Example: bsfl run demo --seeds 2 --out results/demo
     """
-    with _clear_errors():
+    with clear_errors():
         found = find_scenario(scenario)
         _run_and_report(found, out or Path("results") / found.name, seeds=seeds, jobs=jobs)
 
@@ -113,7 +109,7 @@ def reproduce(
     Example: bsfl reproduce annealing --quick --out results/annealing-quick
     """
     folder = out or Path("results") / (f"{name}-quick" if quick else name)
-    with _clear_errors():
+    with clear_errors():
         scenario = figure_scenario(name, quick=quick)
         if scenario:
             _run_and_report(scenario, folder, seeds=None, jobs=jobs)
@@ -133,7 +129,7 @@ def report(
 
     Example: bsfl report results/demo
     """
-    with _clear_errors():
+    with clear_errors():
         console.print(summary_table(write_report(open_results(folder))))
         _say_where(folder)
 
@@ -147,19 +143,3 @@ def _run_and_report(scenario: Scenario, folder: Path, *, seeds: int | None, jobs
 
 def _say_where(folder: Path) -> None:
     console.print(f"figures and summary.json are in {folder}", soft_wrap=True, highlight=False)
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Turn what we raise on purpose into one line, and Ctrl-C into advice."""
-    try:
-        yield
-    except BsflError as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        command = " ".join(["bsfl", *sys.argv[1:]])
-        errors.print(
-            f"\nstopped; what is done is kept. To go on: {command}", markup=False, soft_wrap=True
-        )
-        raise typer.Exit(130) from None

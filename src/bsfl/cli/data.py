@@ -1,0 +1,90 @@
+"""The commands about data sets."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.table import Table
+
+from bsfl.cli.terminal import clear_errors, console, errors
+from bsfl.errors import DataError
+from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, where_is
+
+data = typer.Typer(help="List and get data sets.", no_args_is_help=True, rich_markup_mode=None)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Your data folder. [BSFL_DATA_DIR, else the user's cache]"),
+]
+
+
+@data.command(name="list")
+def list_command(data_dir: DataDir = None) -> None:
+    """List the data sets and where each is, or would come from.
+
+    Example: bsfl data list
+    """
+    table = Table(box=None, pad_edge=False)
+    for column in ("data set", "train + test", "image", "size", "licence"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for name, entry in CATALOGUE.items():
+        published = entry.published
+        found = where_is(entry, data_dir)
+        if entry.embedded:
+            where = "part of bsfl"
+        elif found:
+            where = f"{found[1]} ({found[0]})"
+        else:
+            where = f"not here; to get from {' or '.join(s.name for s in entry.remote)}"
+        table.add_row(
+            name,
+            f"{published.n_train:,} + {published.n_test:,}",
+            "x".join(map(str, published.image_shape)),
+            f"{published.size_bytes / 1e6:.0f} MB",
+            entry.licence,
+            where,
+        )
+    console.print(table, markup=False, highlight=False)
+
+
+@data.command()
+def get(
+    name: Annotated[str, typer.Argument(help="A name from bsfl data list.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Get a data set from the first source that has it, verify it and keep it.
+
+    Example: bsfl data get fashion-mnist --data-dir ~/datasets
+    """
+    with clear_errors():
+        with _progress(name) as watcher:
+            obtained = get_dataset(name, data_dir=data_dir, watcher=watcher)
+        if obtained.folder is None:
+            raise DataError(f"{name} was found ({obtained.source}) but could not be kept anywhere")
+        console.print(
+            f"{name}: verified, from {obtained.source}; it is in {obtained.folder}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Watcher]:
+    """Show what is tried and how many bytes have arrived while the block runs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        task = progress.add_task(name, total=None)
+
+        def say(line: str) -> None:
+            progress.reset(task, total=None)
+            progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        def received(n_bytes: int, total: int) -> None:
+            progress.update(task, completed=n_bytes, total=total or None)
+
+        yield Watcher(say=say, received=received)

@@ -31,6 +31,7 @@ def list_command(data_dir: DataDir = None) -> None:
     for column in ("data set", "train + test", "image", "size", "licence"):
         table.add_column(column, no_wrap=True)
     table.add_column("where", overflow="fold")
+    missing = []
     for name, entry in CATALOGUE.items():
         published = entry.published
         found = where_is(entry, data_dir)
@@ -39,7 +40,8 @@ def list_command(data_dir: DataDir = None) -> None:
         elif found:
             where = f"{found[1]} ({found[0]})"
         else:
-            where = f"not here; to get from {' or '.join(s.name for s in entry.remote)}"
+            where = "not here"
+            missing.append(entry)
         table.add_row(
             name,
             f"{published.n_train:,} + {published.n_test:,}",
@@ -49,6 +51,9 @@ def list_command(data_dir: DataDir = None) -> None:
             where,
         )
     console.print(table, markup=False, highlight=False)
+    for entry in missing:
+        sources = ", then ".join(source.name for source in entry.remote)
+        console.print(f"bsfl data get {entry.name}  tries {sources}", markup=False, soft_wrap=True)
 
 
 @data.command()

@@ -269,9 +269,7 @@ def _stratified(y: IntArray, rng: np.random.Generator) -> IntArray:
     by_label = shuffled[np.argsort(y[shuffled], kind="stable")]
     counts = np.bincount(y)
     rank = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
-    key = (rank + 0.5) / np.repeat(counts, counts)
-    order: IntArray = by_label[np.argsort(key, kind="stable")]
-    return order
+    return by_label[np.argsort((rank + 0.5) / np.repeat(counts, counts), kind="stable")]
 
 
 def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generator) -> IntArray:
@@ -280,7 +278,7 @@ def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generato
     draw = sigma * rng.standard_normal(n_clients)
     weight = np.exp(draw - draw.max())
     exact = (n_samples - n_clients) * weight / weight.sum()
-    sizes = np.floor(exact).astype(np.int64)
+    sizes: IntArray = np.floor(exact).astype(np.int64)
     missing = n_samples - n_clients - int(sizes.sum())
     largest = np.lexsort((rng.random(n_clients), sizes - exact))  # largest remainders first
     sizes[largest[:missing]] += 1

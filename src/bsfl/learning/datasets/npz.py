@@ -15,7 +15,7 @@ from bsfl.learning.datasets.dataset import PARTS, Arrays, Dataset
 def read_npz(path: Path) -> Arrays:
     """Return the arrays of a data set, or say what is wrong with the file."""
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             return {part: content[part] for part in PARTS if part in content}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, AttributeError) as e:
         raise UnreadableData(f"{path} is not a whole .npz file ({str(e) or 'it is empty'})") from e

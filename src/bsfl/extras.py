@@ -1,11 +1,22 @@
 """Optional dependencies: which extra brings which package."""
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from bsfl.errors import MissingExtra
 
-EXTRA_OF = {"typer": "cli", "rich": "cli", "joblib": "sim", "matplotlib": "plots"}
+EXTRA_OF = {
+    "typer": "cli",
+    "rich": "cli",
+    "joblib": "sim",
+    "matplotlib": "plots",
+    "pooch": "data",
+    "requests": "data",
+    "platformdirs": "data",
+    "PIL": "data",
+}
 
 
 @contextmanager
@@ -21,3 +32,9 @@ def optional_imports() -> Iterator[None]:
         raise MissingExtra(
             f"this needs {package}, which is not installed; run: pip install 'bsfl[{extra}]'"
         ) from None
+
+
+def optional_module(name: str) -> Any:
+    """Return an optional package that is needed only now."""
+    with optional_imports():
+        return importlib.import_module(name)

@@ -304,7 +304,9 @@ def test_a_client_that_fails(tmp_path, known, monkeypatch, script, message):
 def test_a_missing_extra_is_a_reason(known, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     known(fake_cifar(remote=(from_addresses(["http://127.0.0.1/x"]),))[0])
-    with pytest.raises(NoSource, match=r"pooch is not installed; run: pip install 'bsfl\[data\]'"):
+    with pytest.raises(
+        NoSource, match=r"pooch, which is not installed; run: pip install 'bsfl\[data\]'"
+    ):
         get_dataset("cifar10")
 
 

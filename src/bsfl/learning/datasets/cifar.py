@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bsfl.errors import MissingExtra, UnreadableData
+from bsfl.errors import UnreadableData
+from bsfl.extras import optional_module
 from bsfl.learning.datasets.dataset import Arrays, ByteArray
 
 SIDE, CHANNELS = 32, 3
@@ -125,12 +126,9 @@ def _joined(images: Sequence[ByteArray], y_train: ByteArray, y_test: ByteArray) 
 
 
 def _decode_png(read: Read, name: str, place: str) -> ByteArray:
+    image_file = optional_module("PIL.Image")
     try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise MissingExtra("Pillow is not installed; run: pip install 'bsfl[data]'") from None
-    try:
-        with Image.open(io.BytesIO(read(name)), formats=("PNG",)) as image:
+        with image_file.open(io.BytesIO(read(name)), formats=("PNG",)) as image:
             pixels = np.array(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's own words for a broken file
         raise UnreadableData(f"{place}: {name} cannot be decoded: {error}") from None

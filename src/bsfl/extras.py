@@ -12,6 +12,7 @@ EXTRA_OF = {
     "rich": "cli",
     "joblib": "sim",
     "matplotlib": "plots",
+    "plotly": "plots",
     "pooch": "data",
     "requests": "data",
     "platformdirs": "data",

@@ -135,6 +135,11 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             r"\[policies.bsfl\]: unknown key 'alfa'; did you mean 'alpha'",
         ),
         ({"policies__bslf": {}}, r"\[policies.bslf\]: unknown policy 'bslf'; did you mean 'bsfl'"),
+        (
+            {"policies": {"../x": {}}},
+            "a policy's label may hold letters, digits and . _ . -, got '../x'",
+        ),
+        ({"policies": {"..": {}}}, "a policy's label may hold letters"),
         ({"policies": {}}, "study.toml: there must be at least one policy"),
         ({"fleet": 3}, r"\[fleet\]: expected a table, got 3"),
     ],

@@ -101,6 +101,11 @@ class Results:
         """Return the running sum of a column over the rounds."""
         return np.cumsum(self.column(label, name), axis=1)
 
+    def read_manifest(self) -> dict[str, Any]:
+        """Return what was written about these results."""
+        manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+        return manifest
+
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing."""
         path = self.folder / "manifest.json"

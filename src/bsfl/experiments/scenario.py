@@ -27,6 +27,7 @@ Everything is checked before anything runs; an unknown key names the nearest kno
 """
 
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -197,6 +198,8 @@ def _fleet(table: Table, file: str) -> FleetSpec:
 
 
 def _policy(label: str, table: Table) -> tuple[str, Table]:
+    if not re.fullmatch(r"[\w.+-]+", label) or label.startswith("."):
+        raise InvalidInput(f"a policy's label may hold letters, digits and . _ + -, got {label!r}")
     settings = dict(table)
     name = settings.pop("policy", label)
     if name not in POLICIES:

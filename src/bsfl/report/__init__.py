@@ -10,6 +10,7 @@ from bsfl.extras import optional_imports
 from bsfl.statefile import replace_file
 
 with optional_imports():
+    from bsfl.report.page import write_page
     from bsfl.report.scenario_figures import regret_figure, time_figure
     from bsfl.report.style import save
 
@@ -17,12 +18,13 @@ __all__ = ["write_report", "write_summary"]
 
 
 def write_report(results: Results) -> dict[str, Any]:
-    """Write summary.json and the figures beside the results, and return the summary."""
+    """Write summary.json, report.html and the figures beside the results; return the summary."""
     summary = summarise(results)
     write_summary(results.folder, summary)
     save(time_figure(results), results.folder, "time")
     if results.scenario.objective:
         save(regret_figure(results), results.folder, "regret")
+    write_page(results, summary)
     return summary
 
 

@@ -19,7 +19,7 @@ FIRST_LOGARITHMIC_ROUND = 10
 def regret_figure(results: Results) -> Figure:
     """Return cumulative regret against rounds, plain and on logarithmic axes with the bound."""
     scenario = results.scenario
-    rounds = _rounds(scenario.rounds)
+    rounds = shown_rounds(scenario.rounds)
     with house_style():
         figure = Figure(figsize=(11, 4.2))
         plain, logarithmic = figure.subplots(1, 2)
@@ -57,7 +57,7 @@ def regret_figure(results: Results) -> Figure:
 def time_figure(results: Results) -> Figure:
     """Return virtual time against rounds, and who took part how much."""
     scenario = results.scenario
-    rounds = _rounds(scenario.rounds)
+    rounds = shown_rounds(scenario.rounds)
     with house_style():
         figure = Figure(figsize=(11, 4.2))
         time, lorenz = figure.subplots(1, 2)
@@ -93,7 +93,8 @@ def _curve(axes: Axes, x: IntArray, curves: FloatArray, label: str, i: int) -> N
         axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
 
 
-def _rounds(last: int) -> IntArray:
+def shown_rounds(last: int) -> IntArray:
+    """Return the rounds at which a curve is drawn, dense at the start and even later."""
     spaced = (np.geomspace(1, last, N_POINTS), np.linspace(1, last, N_POINTS))
     return np.unique(np.concatenate(spaced).round().astype(np.int64))
 

@@ -1,0 +1,106 @@
+"""report.html: complete, offline, and safe against markup in names."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from bsfl.experiments.runner import run_scenario
+from bsfl.experiments.scenario import parse_scenario
+from bsfl.report import write_report
+from bsfl.report.learned import learned_speeds
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    content = {
+        "title": f"A title with {MARKUP}",
+        "rounds": 40,
+        "cohort_size": 3,
+        "seeds": 2,
+        "fleet": {
+            "n_clients": 12,
+            "tau_min": 1.0,
+            "tau_max": 60.0,
+            "latency": {"population": "lognormal"},
+        },
+        "objective": {"alpha": 2.0},
+        "policies": {"bsfl": {}, "random": {}},
+    }
+    scenario = parse_scenario(content, name="page", file="page.toml")
+    results = run_scenario(scenario, tmp_path_factory.mktemp("page"), jobs=1)
+    write_report(results)
+    return results
+
+
+@pytest.fixture(scope="module")
+def page(results):
+    return (results.folder / "report.html").read_text()
+
+
+def test_the_page_holds_everything_and_loads_nothing(page):
+    class Addresses(HTMLParser):
+        found: ClassVar[list] = []
+
+        def handle_starttag(self, tag, attrs):
+            self.found.extend((tag, name) for name, _ in attrs if name in ("src", "href"))
+
+    Addresses().feed(page)
+    assert Addresses.found == []
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert outside.count("<figure>") == 6, "time, regret, Lorenz, two heat maps, speeds"
+    for word in ("virtual time", "&quot;n_clients&quot;: 12", "numpy"):
+        assert word in outside
+
+
+def test_markup_in_names_is_text(page):
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert "<img" not in outside
+    assert "&lt;img src=x onerror=alert(1)&gt;" in outside
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_a_browser_draws_the_page_without_errors(results, tmp_path):
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
+    quiet = "--disable-background-networking --disable-component-update --enable-logging=stderr"
+    run = subprocess.run(
+        [
+            CHROMIUM,
+            *flags.split(),
+            *quiet.split(),
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--user-data-dir={tmp_path / 'browser'}",
+            "--virtual-time-budget=20000",
+            "--dump-dom",
+            (results.folder / "report.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    said = [line for line in run.stderr.splitlines() if "CONSOLE" in line]
+    assert said == []
+    assert len(re.findall(r'class="plot-container', run.stdout)) == 6
+    assert "<img src=" not in run.stdout, "the title was taken for markup"
+
+
+def test_learned_speeds_by_hand(results):
+    fleet = results.scenario.fleet.build(0)
+    records = results.run_file("random", 0).read()
+    seen = [
+        fleet.tau_min / min(fleet.latencies(int(r["t"]))[5], fleet.tau_max)
+        for r in records
+        if 5 in r["cohort"]
+    ]
+    speeds = learned_speeds(results, "random", 0)
+    assert speeds.count[5] == len(seen)
+    assert speeds.mean[5] == pytest.approx(np.mean(seen))
+    assert speeds.half[5] == pytest.approx(1.96 * np.std(seen, ddof=1) / len(seen) ** 0.5)
+    assert speeds.truth == pytest.approx(fleet.mean_speed(1))

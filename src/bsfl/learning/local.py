@@ -1,0 +1,125 @@
+"""The two compiled programs of a task: a client's whole local training, and evaluation.
+
+Each core runs the program of one client at a time, on its own: products of the size met here are
+too small to be shared between cores, and clients have nothing to wait for. As a client's number of
+steps is an argument and not a shape, one compilation serves every client and every cohort.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from bsfl.learning.models import Layers, Model
+from bsfl.learning.objectives import Loss
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+PIXEL_MAX = 255.0
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """What turns data into parameters: a model, its loss and the clients' optimizer."""
+
+    model: Model
+    loss: Loss
+    optimizer: optax.GradientTransformation
+
+
+def compile_training(learner: Learner) -> Callable[..., tuple[Layers, Array]]:
+    """Return the program (params, x, y, rows, counts, n_steps, seed) -> (params, mean loss)."""
+
+    def train(
+        params: Layers, x: Array, y: Array, rows: Array, counts: Array, n_steps: Array, seed: Array
+    ) -> tuple[Layers, Array]:
+        key = jax.random.key(seed)
+
+        def step(i: Array, carry: tuple[Any, Any, Array]) -> tuple[Any, Any, Array]:
+            params, state, total = carry
+            batch, targets = as_float(x[rows[i]]), y[rows[i]]
+            real = jnp.arange(rows.shape[1]) < counts[i]
+
+            def objective(params: Layers) -> tuple[Array, Array]:
+                outputs = learner.model.apply(params, batch, jax.random.fold_in(key, i))
+                summed = jnp.where(real, learner.loss(outputs, targets), 0).sum()
+                return summed / counts[i], summed
+
+            slope, summed = jax.grad(objective, has_aux=True)(params)
+            change, state = learner.optimizer.update(slope, state, params)
+            return optax.apply_updates(params, change), state, total + summed
+
+        start = params, learner.optimizer.init(params), jnp.zeros(())
+        params, _, total = lax.fori_loop(0, n_steps, step, start)
+        return params, total / counts.sum()
+
+    return _compiled(train)
+
+
+def compile_evaluation(
+    learner: Learner, n_labels: int | None, batch_size: int
+) -> Callable[..., tuple[Array, Array]]:
+    """Return the program (params, x, y, first, last) -> (summed loss, right answers per label).
+
+    It evaluates the samples from `first` to before `last`, in batches that stay in the cache.
+    """
+
+    def evaluate(
+        params: Layers, x: Array, y: Array, first: Array, last: Array
+    ) -> tuple[Array, Array]:
+        def batch(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            total, right = carry
+            rows = first + i * batch_size + jnp.arange(batch_size)
+            real, rows = rows < last, jnp.minimum(rows, last - 1)
+            outputs, targets = learner.model.apply(params, as_float(x[rows]), None), y[rows]
+            total += jnp.where(real, learner.loss(outputs, targets), 0).sum()
+            if n_labels is not None:
+                hit = real & (outputs.argmax(axis=1) == targets)
+                right += (hit[:, None] & (targets[:, None] == jnp.arange(n_labels))).sum(axis=0)
+            return total, right
+
+        start = jnp.zeros(()), jnp.zeros(n_labels or 0, jnp.int32)
+        n_batches = (last - first + batch_size - 1) // batch_size
+        return lax.fori_loop(0, n_batches, batch, start)
+
+    return _compiled(evaluate)
+
+
+def as_float(x: Array) -> Array:
+    """Return pixels (uint8) as numbers between 0 and 1, and numbers as they are."""
+    return x.astype(jnp.float32) / PIXEL_MAX if x.dtype == jnp.uint8 else x
+
+
+@jax.jit
+def weighted_sum(total: Layers, params: Layers, share: Array) -> Layers:
+    """Return total + share * params."""
+    return jax.tree.map(lambda a, b: a + share * b, total, params)
+
+
+def on_every_core(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yield the results in the order of the items, computed by as many threads as asked for."""
+    with ThreadPoolExecutor(workers) as threads:
+        yield from threads.map(lambda item: jax.block_until_ready(work(item)), items)
+
+
+def n_cores() -> int:
+    """Return how many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _compiled(program: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the program compiled to run on one core."""
+    on_processor = jax.default_backend() == "cpu"
+    options = {"xla_cpu_multi_thread_eigen": False} if on_processor else None
+    return jax.jit(program, compiler_options=options)

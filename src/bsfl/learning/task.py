@@ -1,0 +1,122 @@
+"""What the simulator asks of a model: start, train a cohort, evaluate.
+
+One round of federated averaging is
+
+    params = task.init(seed)
+    result = task.train(params, cohort, t=t, seed=seed)
+    params = result.params
+    task.evaluate(params)
+
+`params` is whatever the task likes (a pytree, a state dict, a list of arrays): nobody else looks
+inside. A task holds the data of all clients, and a client is a number from 0 to n_clients - 1.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.records import FloatArray, IntArray
+
+Params = Any
+"""The parameters of a model, in the form its task chose."""
+
+Weighting = Literal["samples", "equal"]
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortResult:
+    """What a cohort brought home.
+
+    Attributes:
+        params: The average of the clients' models: the next global model.
+        losses: Each client's own mean loss over the samples it trained on, as it met them.
+        samples: How many samples each client holds.
+    """
+
+    params: Params
+    losses: FloatArray
+    samples: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """How good a model is on the test data.
+
+    Attributes:
+        loss: Mean loss.
+        accuracy: Share of right answers; None where there are no labels.
+        label_accuracy: The same among the samples of each label, nan for a label that the test
+            data do not have; None where there are no labels.
+    """
+
+    loss: float
+    accuracy: float | None = None
+    label_accuracy: FloatArray | None = None
+
+
+class Task(Protocol):
+    """A model, the data of all clients and the test data.
+
+    Equal arguments give equal results on one machine. No method changes its arguments, and what a
+    client learns depends on (params, client, t, seed) alone, never on who else is in the cohort.
+    """
+
+    @property
+    def n_clients(self) -> int:
+        """K, how many clients hold data."""
+        ...
+
+    @property
+    def samples(self) -> IntArray:
+        """How many samples each client holds."""
+        ...
+
+    def init(self, seed: int) -> Params:
+        """Return the parameters of an untrained model."""
+        ...
+
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> CohortResult:
+        """Train every client of a cohort from `params` and average what they learned.
+
+        Args:
+            params: The global model, which is not changed.
+            clients: Who trains; distinct. An empty cohort returns `params` itself.
+            t: The round, from 1.
+            seed: Root of the shuffling and of the model's own noise, such as dropout.
+        """
+        ...
+
+    def evaluate(self, params: Params) -> Evaluation:
+        """Return how good a model is on the test data."""
+        ...
+
+
+def shares(samples: IntArray, weighting: Weighting = "samples") -> FloatArray:
+    """Return each client's share in the average: n_k / sum n ("samples") or 1 / m ("equal").
+
+    >>> shares(np.array([1, 3]))
+    array([0.25, 0.75])
+    >>> shares(np.array([1, 3]), "equal")
+    array([0.5, 0.5])
+    """
+    checks.one_of("weighting", weighting, WEIGHTINGS)
+    counts = np.asarray(samples, dtype=np.float64)
+    weight = counts if weighting == "samples" else np.ones(len(counts))
+    return weight / weight.sum()
+
+
+def check_cohort(clients: npt.ArrayLike, n_clients: int) -> IntArray:
+    """Return a cohort as an array of distinct clients of the task."""
+    cohort = np.asarray(clients)
+    if cohort.ndim != 1 or (len(cohort) and not np.issubdtype(cohort.dtype, np.integer)):
+        raise InvalidInput(f"clients must be a list of whole numbers, got {clients!r}")
+    if outside := [int(k) for k in cohort if not 0 <= k < n_clients]:
+        raise InvalidInput(f"clients must be between 0 and {n_clients - 1}, got {outside[0]}")
+    if len(np.unique(cohort)) < len(cohort):
+        raise InvalidInput(f"clients must be distinct, got {cohort.tolist()}")
+    return cohort.astype(np.int64)

@@ -87,7 +87,8 @@ def compile_evaluation(
 
         start = jnp.zeros(()), jnp.zeros(n_labels or 0, jnp.int32)
         n_batches = (last - first + batch_size - 1) // batch_size
-        return lax.fori_loop(0, n_batches, batch, start)
+        sums: tuple[Array, Array] = lax.fori_loop(0, n_batches, batch, start)
+        return sums
 
     return _compiled(evaluate)
 
@@ -100,15 +101,22 @@ def as_float(x: Array) -> Array:
 @jax.jit
 def weighted_sum(total: Layers, params: Layers, share: Array) -> Layers:
     """Return total + share * params."""
-    return jax.tree.map(lambda a, b: a + share * b, total, params)
+    added: Layers = jax.tree.map(lambda a, b: a + share * b, total, params)
+    return added
 
 
 def on_every_core(
     work: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
     """Yield the results in the order of the items, computed by as many threads as asked for."""
+
+    def finished(item: Item) -> Result:
+        result = work(item)
+        jax.block_until_ready(result)  # type: ignore[no-untyped-call]
+        return result
+
     with ThreadPoolExecutor(workers) as threads:
-        yield from threads.map(lambda item: jax.block_until_ready(work(item)), items)
+        yield from threads.map(finished, items)
 
 
 def n_cores() -> int:

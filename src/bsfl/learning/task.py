@@ -107,7 +107,8 @@ def shares(samples: IntArray, weighting: Weighting = "samples") -> FloatArray:
     checks.one_of("weighting", weighting, WEIGHTINGS)
     counts = np.asarray(samples, dtype=np.float64)
     weight = counts if weighting == "samples" else np.ones(len(counts))
-    return weight / weight.sum()
+    share: FloatArray = weight / weight.sum()
+    return share
 
 
 def check_cohort(clients: npt.ArrayLike, n_clients: int) -> IntArray:

@@ -165,9 +165,7 @@ class JaxTask:
         per_label = np.bincount(np.asarray(self.y_test), minlength=self.n_labels)
         with np.errstate(invalid="ignore"):
             label_accuracy = right / per_label
-        return Evaluation(
-            loss=loss, accuracy=float(right.sum() / n), label_accuracy=label_accuracy
-        )
+        return Evaluation(loss=loss, accuracy=float(right.sum() / n), label_accuracy=label_accuracy)
 
     @property
     def _workers(self) -> int:

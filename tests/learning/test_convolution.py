@@ -1,11 +1,9 @@
 """Convolutions and pooling against XLA's own, values and gradients."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-
-jax = pytest.importorskip("jax", reason="training needs the extra sim")
-
-import jax.numpy as jnp
 from jax import lax
 
 from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool

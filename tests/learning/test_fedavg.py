@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("jax", reason="training needs the extra sim")
-
 from bsfl.learning.samples import Holdings
 from bsfl.learning.tasks import Local, image_task, linear_task
 from bsfl.randomness import stream
@@ -44,7 +42,7 @@ def linear_gradient(params, x, y):
 
 def conv(x, kernel):
     """Return the convolution by its definition, with zeros around."""
-    n, height, width, _ = x.shape
+    _, height, width, _ = x.shape
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     return sum(
         np.einsum("nhwc,co->nhwo", padded[:, a : a + height, b : b + width], kernel[a, b])
@@ -54,7 +52,7 @@ def conv(x, kernel):
 
 
 def conv_gradient(x, kernel, slope):
-    n, height, width, _ = x.shape
+    _, height, width, _ = x.shape
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     dk, dx = np.zeros_like(kernel), np.zeros_like(padded)
     for a in range(3):

@@ -1,0 +1,269 @@
+"""Tasks: ragged clients, determinism, dropout, weights, evaluation, and what they refuse."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from bsfl.errors import InvalidInput
+from bsfl.learning import shares
+from bsfl.learning.models import cnn, vgg
+from bsfl.learning.tasks import Local, image_task, linear_task
+
+RNG = np.random.default_rng(5)
+X = RNG.integers(0, 256, (80, 8, 8), dtype=np.uint8)
+Y = RNG.integers(0, 3, 80)
+RAGGED = [np.arange(1, 4), np.arange(4, 24), np.arange(24, 25), np.arange(25, 80)]
+LOCAL = Local(batch_size=4, learning_rate=0.05)
+
+
+def images(clients=RAGGED, x=X, local=LOCAL, **settings):
+    return image_task((x, Y), (X, Y), clients, local, n_labels=3, **settings)
+
+
+def leaves(params):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
+
+
+@pytest.fixture(scope="module")
+def task():
+    return images()
+
+
+@pytest.fixture(scope="module")
+def start(task):
+    return task.init(0)
+
+
+def test_ragged_clients_and_cohorts_share_one_compilation(task, start):
+    for t, cohort in enumerate(([0], [1, 2], [3, 0, 1], [0, 1, 2, 3]), 1):
+        task.train(start, np.array(cohort), t=t, seed=t)
+    task.evaluate(start)
+    assert task._train._cache_size() == 1
+    assert task._evaluate._cache_size() == 1
+
+
+def test_a_client_does_not_train_on_padding(task, start):
+    """Nor does it depend on how much data the others hold: row 0 fills up short batches."""
+    spoiled = X.copy()
+    spoiled[0] = 255 - X[0]
+    alone = images([RAGGED[0]], spoiled)
+    ours = task.train(start, np.array([0]), t=1, seed=9)
+    theirs = alone.train(start, np.array([0]), t=1, seed=9)
+    assert same(ours.params, theirs.params)
+    assert ours.losses == theirs.losses
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+def test_steps_beyond_a_clients_data_change_nothing(rule):
+    """With momentum or Adam, an idle step would still move the parameters."""
+    momentum = 0.9 if rule == "sgd" else 0.0
+    local = Local(batch_size=4, optimizer=rule, learning_rate=0.01, momentum=momentum)
+    x, y = RNG.normal(size=(40, 3)), RNG.normal(size=40)
+    wide = linear_task((x, y), (x, y), [np.arange(5), np.arange(5, 40)], local)
+    narrow = linear_task((x, y), (x, y), [np.arange(5)], local)
+    a, b = (k.train(k.init(0), np.array([0]), t=2, seed=1) for k in (wide, narrow))
+    assert same(a.params, b.params)
+
+
+def test_equal_arguments_give_equal_results_on_any_number_of_threads(task, start):
+    cohort = np.array([3, 1, 0])
+    first = task.train(start, cohort, t=4, seed=2)
+    for workers in (1, 3):
+        local = Local(batch_size=4, learning_rate=0.05, workers=workers)
+        other = images(local=local)
+        again = other.train(other.init(0), cohort, t=4, seed=2)
+        assert same(first.params, again.params)
+        assert np.array_equal(first.losses, again.losses)
+
+
+def test_rounds_and_seeds_shuffle_anew(task, start):
+    cohort = np.array([3])
+    first = task.train(start, cohort, t=1, seed=0).params
+    assert not same(first, task.train(start, cohort, t=2, seed=0).params)
+    assert not same(first, task.train(start, cohort, t=1, seed=1).params)
+    assert not same(start, task.init(1))
+
+
+def test_losses_and_sizes_are_the_clients_own(task, start):
+    together = task.train(start, np.array([2, 0, 3]), t=1, seed=0)
+    assert together.samples.tolist() == [1, 3, 55]
+    for i, client in enumerate([2, 0, 3]):
+        alone = task.train(start, np.array([client]), t=1, seed=0)
+        assert alone.losses[0] == together.losses[i]
+
+
+def test_the_loss_of_a_client_is_the_mean_over_its_samples():
+    """At a rate that moves nothing, the loss is that of the start: mean y^2 for w = 0."""
+    x, y = np.ones((7, 1)), np.arange(7.0)
+    local = Local(batch_size=2, learning_rate=1e-12, epochs=2)
+    task = linear_task((x, y), (x, y), [np.arange(4), np.arange(4, 7)], local)
+    result = task.train(task.init(0), np.array([0, 1]), t=1, seed=0)
+    np.testing.assert_allclose(result.losses, [(0 + 1 + 4 + 9) / 4, (16 + 25 + 36) / 3], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("weighting", "share"), [("samples", [0.05, 0.95]), ("equal", [0.5, 0.5])])
+def test_the_average_is_weighted(weighting, share):
+    local = Local(batch_size=4, learning_rate=0.05, weighting=weighting)
+    task = images([np.arange(1), np.arange(1, 20)], local=local)
+    start = task.init(0)
+    both = task.train(start, np.array([0, 1]), t=1, seed=0).params
+    one, two = (task.train(start, np.array([k]), t=1, seed=0).params for k in (0, 1))
+    for a, b, c in zip(leaves(both), leaves(one), leaves(two), strict=True):
+        np.testing.assert_allclose(a, share[0] * b + share[1] * c, atol=1e-6)
+
+
+def test_shares():
+    assert shares(np.array([2, 6]), "equal").tolist() == [0.5, 0.5]
+    with pytest.raises(InvalidInput, match="weighting must be one of samples, equal, got 'loss'"):
+        shares(np.array([1]), "loss")
+
+
+def test_dropout_drops_only_while_training():
+    model = cnn((8, 8, 1), 3, dropout=0.5)
+    params = model.init(np.random.default_rng(0))
+    x = X[:6, ..., None].astype(np.float32)
+    key = jax.random.key(0)
+    assert np.array_equal(model.apply(params, x, None), model.apply(params, x, None))
+    assert not np.array_equal(model.apply(params, x, key), model.apply(params, x, None))
+    none = cnn((8, 8, 1), 3, dropout=0.0)
+    assert np.array_equal(none.apply(params, x, key), model.apply(params, x, None))
+
+
+def test_dropout_keeps_the_mean():
+    """E[dropped] = kept: over 400 masks the outputs average to those without, within 4 sd."""
+    model = cnn((8, 8, 1), 3, dropout=0.25)
+    params = model.init(np.random.default_rng(0))
+    x = X[:1, ..., None].astype(np.float32) / 255
+    keys = jax.random.split(jax.random.key(1), 400)
+    drawn = np.array(jax.vmap(lambda k: model.apply(params, x, k)[0])(keys))
+    error = drawn.mean(0) - np.asarray(model.apply(params, x, None)[0])
+    assert (np.abs(error) < 4 * drawn.std(0) / 20).all()
+
+
+def test_pixels_and_numbers_mean_the_same(task, start):
+    floats = images(x=X / 255)
+    a = task.train(start, np.array([1]), t=1, seed=0)
+    b = floats.train(start, np.array([1]), t=1, seed=0)
+    for x, y in zip(leaves(a.params), leaves(b.params), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    assert task.x.dtype == np.uint8
+
+
+def test_an_empty_cohort_changes_nothing(task, start):
+    result = task.train(start, np.array([], dtype=np.int64), t=1, seed=0)
+    assert result.params is start
+    assert len(result.losses) == len(result.samples) == 0
+
+
+def test_evaluation_counts_every_test_sample_once():
+    """1,203 samples are neither a multiple of a batch nor of a core's share."""
+    x, y = RNG.integers(0, 256, (1203, 8, 8), dtype=np.uint8), RNG.integers(0, 3, 1203)
+    task = image_task((X, Y), (x, y), RAGGED, LOCAL, n_labels=4)
+    params = task.init(0)
+    logits = np.asarray(task.learner.model.apply(params, x[..., None] / np.float32(255), None))
+    log_odds = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    right = logits.argmax(1) == y
+    found = task.evaluate(params)
+    assert found.loss == pytest.approx(-log_odds[np.arange(1203), y].mean(), rel=1e-5)
+    assert found.accuracy == pytest.approx(right.mean())
+    np.testing.assert_allclose(found.label_accuracy[:3], [right[y == k].mean() for k in range(3)])
+    assert np.isnan(found.label_accuracy[3])
+
+
+def test_a_regression_has_a_loss_and_no_accuracy():
+    x, y = np.zeros((3, 2)), np.array([1.0, 2.0, 3.0])
+    task = linear_task((x, y), (x, y), [[0, 1, 2]], LOCAL)
+    found = task.evaluate(task.init(0))
+    assert found.loss == pytest.approx((1 + 4 + 9) / 3)
+    assert found.accuracy is None
+    assert found.label_accuracy is None
+
+
+@pytest.mark.parametrize("build", [cnn, vgg])
+@pytest.mark.parametrize("size", ["small", "paper"])
+def test_networks_have_the_stated_layers(build, size):
+    shape = (28, 28, 1) if build is cnn else (32, 32, 3)
+    params = build(shape, 10, size=size).init(np.random.default_rng(0))
+    wide, dense = {"small": ([16, 32], 64), "paper": ([32, 64, 128], 128)}[size]
+    if build is vgg:
+        wide = [c for c in {"small": [16, 32, 64], "paper": wide}[size] for _ in range(2)]
+    found = [layer["bias"].shape[0] for layer in params.values()]
+    assert found == [*wide, dense, 10]
+
+
+def test_vgg_learns_to_tell_two_colours_apart():
+    x = np.zeros((32, 8, 8, 3), np.uint8)
+    y = np.arange(32) % 2
+    x[y == 0, ..., 0] = x[y == 1, ..., 2] = 200
+    local = Local(batch_size=8, learning_rate=0.01, optimizer="adam", epochs=5)
+    task = image_task((x, y), (x, y), [np.arange(32)], local, network="vgg", dropout=0.0)
+    params = task.train(task.init(0), np.array([0]), t=1, seed=0).params
+    assert task.evaluate(params).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        ([9], "clients must be between 0 and 3, got 9"),
+        ([-1], "clients must be between 0 and 3, got -1"),
+        ([1, 1], "clients must be distinct, got [1, 1]"),
+        ([0.5], "clients must be a list of whole numbers"),
+    ],
+)
+def test_bad_cohorts(task, start, clients, message):
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        task.train(start, np.array(clients), t=1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        ([], "clients must name at least one client, got none"),
+        ([[0], []], "client 1 must hold a list of at least one sample"),
+        ([[0], [3, 80]], "client 1 must hold rows between 0 and 79, got 80"),
+        ([[0.5]], "client 0 must hold whole row numbers, got float64"),
+    ],
+)
+def test_bad_holdings(clients, message):
+    with pytest.raises(InvalidInput, match=message):
+        images(clients)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"learning_rate": 0}, "learning_rate must be a finite number above 0, got 0"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
+        ({"optimizer": "adam", "momentum": 0.5}, "momentum belongs to sgd"),
+        ({"optimizer": "lion"}, "optimizer must be one of sgd, adam, got 'lion'"),
+        ({"weighting": "loss"}, "weighting must be one of samples, equal, got 'loss'"),
+        ({"workers": 0}, "workers must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        Local(**settings)
+
+
+def test_bad_data():
+    with pytest.raises(InvalidInput, match=r"train must have one target per input, got \(79,\)"):
+        image_task((X, Y[:79]), (X, Y), RAGGED, LOCAL)
+    with pytest.raises(InvalidInput, match="labels must be whole numbers from 0"):
+        image_task((X, Y - 1), (X, Y), RAGGED, LOCAL)
+    with pytest.raises(InvalidInput, match="n_labels must be at least 3 for these labels, got 2"):
+        image_task((X, Y), (X, Y), RAGGED, LOCAL, n_labels=2)
+    with pytest.raises(InvalidInput, match="even height and width of at least 4, got 7 x 8"):
+        image_task((X[:, 1:], Y), (X[:, 1:], Y), RAGGED, LOCAL)
+    with pytest.raises(InvalidInput, match="same shape, got"):
+        image_task((X, Y), (X[:, 2:], Y), RAGGED, LOCAL)
+    with pytest.raises(InvalidInput, match="train inputs must be finite numbers"):
+        linear_task((np.full((2, 1), np.nan), np.zeros(2)), (X[0], Y[:8]), [[0]], LOCAL)
+    with pytest.raises(InvalidInput, match="dropout must be at least 0 and below 1, got 1"):
+        images(dropout=1)

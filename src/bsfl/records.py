@@ -194,6 +194,9 @@ class RoundRecord:
         clock_s: Virtual time at the end of the round; NaN outside a simulation.
         n_timeouts: Members that missed the deadline; 0 outside a simulation.
         regret: What the genie's cohort would have been worth more; NaN where it is not computed.
+        train_loss: Mean loss of the members that trained; NaN where nobody did.
+        test_loss: Loss of the model on test data after the round; NaN where it was not evaluated.
+        test_accuracy: Share of right answers on test data; NaN likewise.
     """
 
     t: int
@@ -204,6 +207,9 @@ class RoundRecord:
     clock_s: float = math.nan
     n_timeouts: int = 0
     regret: float = math.nan
+    train_loss: float = math.nan
+    test_loss: float = math.nan
+    test_accuracy: float = math.nan
 
     @property
     def short(self) -> bool:

@@ -103,7 +103,7 @@ def test_unfinished_results_are_not_summarised(tmp_path):
     results.write_manifest()
     for label, seed in results.runs():
         results.run_file(label, seed).append([])
-    with pytest.raises(InvalidInput, match="has 0 of 30 rounds; run again"):
+    with pytest.raises(InvalidInput, match=r"is not finished \(0%\); run the scenario again"):
         summarise(results)
 
 

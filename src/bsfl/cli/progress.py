@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from bsfl.experiments.results import Results
 
@@ -14,16 +14,17 @@ PAUSE_S = 0.3
 
 @contextmanager
 def watch(results: Results, console: Console) -> Iterator[None]:
-    """Show how many rounds are on disk while the block runs."""
-    total = len(results.runs()) * results.scenario.rounds
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    """Show how much of all runs is on disk while the block runs."""
+    total = len(results.runs())
+    columns = (TextColumn(f"{total} runs"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("rounds", total=total, completed=results.n_done())
+        task = progress.add_task("", total=total)
+        progress.update(task, completed=results.progress())
         done = threading.Event()
 
         def follow() -> None:
             while not done.wait(PAUSE_S):
-                progress.update(task, completed=results.n_done())
+                progress.update(task, completed=results.progress())
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()

@@ -5,13 +5,17 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from bsfl.report.page import length
+
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """Return one row per policy, narrow enough for a terminal of 80 columns."""
     table = _table(
         f"{summary['title']}: K = {summary['n_clients']}, m = {summary['cohort_size']}, "
-        f"{summary['rounds']:,} rounds, {summary['seeds']} seeds (± 95 %)"
+        f"{length(summary)}, {summary['seeds']} seeds (± 95 %)"
     )
+    if "target_accuracy" in summary:
+        return _learning_rows(table, summary)
     has_regret = "theorem_1_bound" in summary
     names = ["time (s)", "speed-up", "Gini", "shares"] + has_regret * ["regret", "growth"]
     for name in ("policy", *names):
@@ -30,6 +34,33 @@ def summary_table(summary: dict[str, Any]) -> Table:
     table.caption = "time: virtual; shares: of a fair share, least to most served client"
     if has_regret:
         table.caption += "\ngrowth: exponent of regret over the last decade of rounds"
+    return table
+
+
+def _learning_rows(table: Table, summary: dict[str, Any]) -> Table:
+    target = summary["target_accuracy"]
+    columns = {
+        "rounds": ("rounds", ",.0f", False),
+        "test loss": ("test_loss", ".4g", False),
+        "Gini": ("gini", ".3f", False),
+    }
+    if target is not None:
+        columns = {
+            f"to {target:.1%} (s)": ("time_to_target_s", ",.0f", False),
+            "speed-up": ("target_speed_up", ".2f", True),
+            "accuracy": ("test_accuracy", ".3f", True),
+            **columns,
+        }
+        del columns["test loss"]
+    table.add_column("policy")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for label, row in summary["policies"].items():
+        cells = [_cell(row[k], form, with_interval=wide) for k, form, wide in columns.values()]
+        if target is not None and row["time_to_target_s"] is None:
+            cells[0] = f"reached by {row['reached_target']:.0%}"
+        table.add_row(label, *cells)
+    table.caption = "time: virtual; accuracy and loss on test data at equal virtual time"
     return table
 
 

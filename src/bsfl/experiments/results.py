@@ -30,13 +30,24 @@ FLUSH_EVERY = 200
 class RunFile:
     """The records of one policy in one world."""
 
-    def __init__(self, path: Path, *, cohort_size: int, rounds: int) -> None:
-        self.path, self.rounds = path, rounds
-        self.dtype = record_dtype(cohort_size)
+    def __init__(self, path: Path, scenario: Scenario) -> None:
+        self.path, self.scenario = path, scenario
+        self.dtype = record_dtype(scenario)
 
     def n_done(self) -> int:
         """Return how many whole records are on disk."""
         return self.path.stat().st_size // self.dtype.itemsize if self.path.exists() else 0
+
+    def progress(self) -> float:
+        """Return how much of the run is on disk, from 0 to 1."""
+        n_done = self.n_done()
+        if not n_done:
+            return 0.0
+        last = np.fromfile(
+            self.path, self.dtype, count=1, offset=(n_done - 1) * self.dtype.itemsize
+        )
+        played = n_done / self.scenario.rounds
+        return min(1.0, max(played, float(last["clock_s"][0]) / self.scenario.time_s))
 
     def append(self, records: Iterable[RoundRecord]) -> None:
         """Write the records that are not on disk yet; `records` starts at round 1."""
@@ -56,15 +67,17 @@ class RunFile:
 
     def read(self) -> Records:
         """Return all records of a finished run."""
-        records = np.fromfile(self.path, dtype=self.dtype)
-        if len(records) != self.rounds:
-            raise InvalidInput(f"{self.path} has {len(records)} of {self.rounds} rounds; run again")
-        return records
+        if self.progress() < 1:
+            raise InvalidInput(
+                f"{self.path} is not finished ({self.progress():.0%}); run the scenario again"
+            )
+        return np.fromfile(self.path, dtype=self.dtype)
 
     def _pack(self, batch: list[RoundRecord]) -> bytes:
         packed = np.zeros(len(batch), dtype=self.dtype)
-        for name in ("t", "n_available", "n_timeouts", "duration_s", "clock_s", "regret"):
-            packed[name] = [getattr(record, name) for record in batch]
+        for name in self.dtype.names or ():
+            if name != "cohort":
+                packed[name] = [getattr(record, name) for record in batch]
         packed["cohort"] = -1
         for row, record in zip(packed["cohort"], batch, strict=True):
             row[: len(record.cohort)] = record.cohort
@@ -79,23 +92,24 @@ class Results:
 
     def run_file(self, label: str, seed: int) -> RunFile:
         """Return the file of one run, finished or not."""
-        return RunFile(
-            self.folder / "runs" / label / f"seed-{seed:04d}.records",
-            cohort_size=self.scenario.cohort_size,
-            rounds=self.scenario.rounds,
-        )
+        return RunFile(self.folder / "runs" / label / f"seed-{seed:04d}.records", self.scenario)
 
-    def n_done(self) -> int:
-        """Return how many rounds of all runs are on disk."""
-        return sum(self.run_file(label, seed).n_done() for label, seed in self.runs())
+    def progress(self) -> float:
+        """Return how many runs are on disk, parts of runs included."""
+        return sum(self.run_file(label, seed).progress() for label, seed in self.runs())
 
     def runs(self) -> list[tuple[str, int]]:
         """Return (policy label, seed) of every run."""
         return [(label, seed) for seed in range(self.seeds) for label in self.scenario.policies]
 
+    def records(self, label: str) -> list[Records]:
+        """Return the records of a policy, seed by seed; runs may differ in length."""
+        return [self.run_file(label, seed).read() for seed in range(self.seeds)]
+
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
-        """Return one column of a policy's records as [seed, round, ...]."""
-        return np.stack([self.run_file(label, seed).read()[name] for seed in range(self.seeds)])
+        """Return one column of a policy's records as [seed, round, ...], up to the shortest run."""
+        columns = [records[name] for records in self.records(label)]
+        return np.stack([column[: min(map(len, columns))] for column in columns])
 
     def cumulative(self, label: str, name: str) -> FloatArray:
         """Return the running sum of a column over the rounds."""
@@ -123,7 +137,7 @@ class Results:
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
-            "record": [list(field) for field in record_dtype(self.scenario.cohort_size).descr],
+            "record": [list(field) for field in record_dtype(self.scenario).descr],
             "versions": {
                 "bsfl": bsfl.__version__,
                 "numpy": np.__version__,
@@ -144,16 +158,12 @@ def open_results(folder: Path) -> Results:
     return Results(folder, scenario, manifest["seeds"])
 
 
-def record_dtype(cohort_size: int) -> np.dtype[np.void]:
+def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     """Return the layout of one round on disk; empty places of a cohort are -1."""
+    counts = [(name, "<u4") for name in ("t", "n_available", "n_timeouts")]
+    numbers = ["duration_s", "clock_s", "regret"]
+    if scenario.learning:
+        numbers += ["train_loss", "test_loss", "test_accuracy"]
     return np.dtype(
-        [
-            ("t", "<u4"),
-            ("n_available", "<u4"),
-            ("n_timeouts", "<u4"),
-            ("duration_s", "<f8"),
-            ("clock_s", "<f8"),
-            ("regret", "<f8"),
-            ("cohort", "<i4", (cohort_size,)),
-        ]
+        [*counts, *((name, "<f8") for name in numbers), ("cohort", "<i4", (scenario.cohort_size,))]
     )

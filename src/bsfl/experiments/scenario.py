@@ -18,6 +18,7 @@
     [fleet.failures]                 # optional: probability
     [fleet.data]                     # optional: sizes and quality
 
+    [learning]                       # optional: what the cohorts train
     [objective]                      # optional: what regret is measured in
 
     [policies.bsfl]                  # the policy, or a label beside policy = ...
@@ -27,6 +28,7 @@ Everything is checked before anything runs; an unknown key names the nearest kno
 """
 
 import inspect
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -37,15 +39,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.experiments.lessons import LearningSpec
 from bsfl.experiments.worlds import AvailabilitySpec, DataSpec, DriftSpec, FleetSpec
 from bsfl.fleet import POPULATIONS, Fleet
+from bsfl.fleet.split import SPLITS
+from bsfl.fleet.split import settings_of as split_settings
 from bsfl.policies.base import Policy
 from bsfl.policies.registry import POLICIES, make_policy, settings_of
-from bsfl.simulation import Objective
+from bsfl.simulation import Objective, Training
 
 Table = dict[str, Any]
+MAX_ROUNDS = 1_000_000
+"""Rounds of a scenario that is limited by virtual time alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +64,13 @@ class Scenario:
     Attributes:
         name: File name without its ending.
         title: One line for tables and figures.
-        rounds: Rounds of a run.
+        rounds: Rounds of a run, at most.
+        time_s: Virtual seconds after which no further round of a run starts.
         cohort_size: m.
         seeds: Default number of worlds.
         fleet: How each world is made.
         objective: What regret is measured in; None: no regret.
+        learning: What the cohorts train; None: they only take their time.
         policies: Registry name and settings by label.
         source: The file's content, for the manifest.
     """
@@ -67,12 +78,30 @@ class Scenario:
     name: str
     title: str
     rounds: int
+    time_s: float
     cohort_size: int
     seeds: int
     fleet: FleetSpec
     objective: Objective | None
+    learning: LearningSpec | None
     policies: dict[str, tuple[str, dict[str, Any]]]
     source: dict[str, Any] = field(repr=False)
+
+    def world(self, seed: int) -> Fleet:
+        """Return the fleet of one world; its data sizes are those of the data it trains on."""
+        if not self.learning:
+            return self.fleet.build(seed)
+        split = self.learning.deal(self.fleet.n_clients, seed)
+        samples = split.sizes.astype(np.float64)
+        return self.fleet.build(seed, samples=samples, quality=split.quality)
+
+    def training(self, seed: int, *, workers: int | None = None) -> Training | None:
+        """Return what the cohorts of one world train, the same for every policy."""
+        if not self.learning:
+            return None
+        split = self.learning.deal(self.fleet.n_clients, seed)
+        task = self.learning.task(split, seed, workers=workers)
+        return Training(task, seed, evaluate_every=self.learning.evaluate_every)
 
     def policy(self, label: str, fleet: Fleet) -> Policy:
         """Return the policy with this label, for one world.
@@ -123,12 +152,18 @@ def read_scenario(path: Path) -> Scenario:
 def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     """Return a scenario from the content of a TOML file; `file` is for messages."""
     with _at(file):
-        top = ("title", "rounds", "cohort_size", "seeds", "fleet", "objective", "policies")
-        _known_keys(content, top)
-        _required(content, ("title", "rounds", "cohort_size", "fleet", "policies"))
+        numbers = ("rounds", "time_s", "cohort_size", "seeds")
+        _known_keys(content, ("title", *numbers, "fleet", "objective", "learning", "policies"))
+        _required(content, ("title", "cohort_size", "fleet", "policies"))
+        if "rounds" not in content and "time_s" not in content:
+            raise InvalidInput("missing key 'rounds' or 'time_s'")
     fleet = _fleet(content["fleet"], file)
     with _at(f"{file} [objective]"):
         objective = _build(Objective, content["objective"]) if "objective" in content else None
+    with _at(f"{file} [learning]"):
+        learning = _learning(content["learning"]) if "learning" in content else None
+        if learning and fleet.data:
+            raise InvalidInput("[fleet.data] and [learning] both say how much data there is")
     policies = {}
     for label, table in content["policies"].items():
         with _at(f"{file} [policies.{label}]"):
@@ -137,11 +172,15 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         scenario = Scenario(
             name=name,
             title=str(content["title"]),
-            rounds=checks.natural("rounds", content["rounds"]),
+            rounds=checks.natural("rounds", content.get("rounds", MAX_ROUNDS)),
+            time_s=checks.positive("time_s", content["time_s"])
+            if "time_s" in content
+            else math.inf,
             cohort_size=checks.natural("cohort_size", content["cohort_size"]),
             seeds=checks.natural("seeds", content.get("seeds", 5)),
             fleet=fleet,
             objective=objective,
+            learning=learning,
             policies=policies,
             source=content,
         )
@@ -195,6 +234,14 @@ def _fleet(table: Table, file: str) -> FleetSpec:
             failures=table.get("failures", {}).get("probability", 0.0),
             **built,
         )
+
+
+def _learning(table: Table) -> LearningSpec:
+    split = dict(table.get("split", {"kind": "iid"}))
+    checks.one_of("kind", split.get("kind"), tuple(SPLITS))
+    _known_keys(split, ("kind", "label_noise", "quality", *split_settings(split["kind"])))
+    learning: LearningSpec = _build(LearningSpec, {**table, "split": split})
+    return learning
 
 
 def _policy(label: str, table: Table) -> tuple[str, Table]:

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from bsfl.records import FloatArray
 
@@ -28,7 +29,7 @@ class Interval:
         return {k: None if math.isnan(v) else v for k, v in asdict(self).items()}
 
 
-def interval(values: FloatArray) -> Interval:
+def interval(values: npt.ArrayLike) -> Interval:
     """Return the mean of a few values and its 95 % Student interval.
 
     >>> interval(np.array([1.0, 2.0, 3.0])).high

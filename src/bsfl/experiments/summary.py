@@ -1,15 +1,18 @@
 """What the results of a scenario amount to, as plain numbers."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from bsfl.experiments.results import Results
+from bsfl.experiments.results import Records, Results
 from bsfl.experiments.statistics import interval
 from bsfl.generalization import capped_shares
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import BoolArray, FloatArray, IntArray
 from bsfl.simulation import gini, growth_exponent, participation, regret_bound
 
+TARGET_PART = 0.97
+"""Part of the lowest final accuracy that is the target where a scenario names none."""
 BASELINES = ("random", "weighted")
 """Registry names of the policies that speed-ups are relative to, the first one present."""
 
@@ -18,38 +21,46 @@ def summarise(results: Results) -> dict[str, Any]:
     """Return the summary that is written to summary.json."""
     scenario = results.scenario
     base = baseline(results)
-    base_time = total_time(results, base) if base else None
+    base_round = mean_round(results, base) if base else None
     summary: dict[str, Any] = {
         "scenario": scenario.name,
         "title": scenario.title,
         "n_clients": scenario.fleet.n_clients,
         "cohort_size": scenario.cohort_size,
-        "rounds": scenario.rounds,
+        "rounds": scenario.rounds if math.isinf(scenario.time_s) else None,
+        "time_s": None if math.isinf(scenario.time_s) else scenario.time_s,
         "seeds": results.seeds,
         "policies": {},
     }
     for label in scenario.policies:
-        time = total_time(results, label)
-        counts = selections(results, label)
-        fair = fair_selections(results)
-        durations = results.column(label, "duration_s")
+        records = results.records(label)
+        own_round = mean_round(results, label)
+        served = selections(results, label) / fair_selections(results, label)
+        durations = np.concatenate([r["duration_s"] for r in records])
         row: dict[str, Any] = {
-            "total_time_s": interval(time).as_json(),
-            "mean_round_s": interval(time / scenario.rounds).as_json(),
+            "rounds": interval([len(r) for r in records]).as_json(),
+            "total_time_s": interval([r["clock_s"][-1] for r in records]).as_json(),
+            "mean_round_s": interval(own_round).as_json(),
             "round_s_quantiles": {
                 f"p{q}": float(np.percentile(durations, q)) for q in (50, 95, 99)
             },
-            "speed_up": interval(base_time / time).as_json() if base_time is not None else None,
-            "gini": interval(np.array([gini(c) for c in counts])).as_json(),
-            "min_share": interval((counts / fair).min(axis=1)).as_json(),
-            "max_share": interval((counts / fair).max(axis=1)).as_json(),
-            "timeouts_per_round": float(results.column(label, "n_timeouts").mean()),
+            "speed_up": interval(base_round / own_round).as_json()
+            if base_round is not None
+            else None,
+            "gini": interval([gini(c) for c in selections(results, label)]).as_json(),
+            "min_share": interval(served.min(axis=1)).as_json(),
+            "max_share": interval(served.max(axis=1)).as_json(),
+            "timeouts_per_round": float(np.mean([r["n_timeouts"].mean() for r in records])),
         }
         if scenario.objective:
             row |= _regret(results, label)
         summary["policies"][label] = row
     if scenario.objective:
         summary["theorem_1_bound"] = float(bound(results, np.array([scenario.rounds]))[0])
+    if scenario.learning:
+        summary["target_accuracy"] = target_accuracy(results)
+        for label, row in summary["policies"].items():
+            row |= _learning(results, label, base, summary["target_accuracy"])
     return summary
 
 
@@ -59,30 +70,82 @@ def baseline(results: Results) -> str | None:
     return next((named[name] for name in BASELINES if name in named), None)
 
 
-def total_time(results: Results, label: str) -> FloatArray:
-    """Return the virtual seconds each seed took."""
-    return np.asarray(results.column(label, "clock_s")[:, -1])
+def mean_round(results: Results, label: str) -> FloatArray:
+    """Return the mean virtual seconds of a round, seed by seed."""
+    return np.array([r["clock_s"][-1] / len(r) for r in results.records(label)])
 
 
 def selections(results: Results, label: str) -> FloatArray:
     """Return how often each client was chosen, [seed, client]."""
-    cohorts = results.column(label, "cohort")
     n_clients = results.scenario.fleet.n_clients
-    return np.stack([participation(c, n_clients) for c in cohorts]).astype(np.float64)
+    counts = [participation(r["cohort"], n_clients) for r in results.records(label)]
+    return np.stack(counts).astype(np.float64)
 
 
-def fair_selections(results: Results) -> FloatArray:
-    """Return how often each client should be chosen by the objective's targets, [seed, client].
+def fair_selections(results: Results, label: str) -> FloatArray:
+    """Return how often each client should have been chosen by the targets, [seed, client].
 
     Equal for all, or in proportion to samples x quality where the objective weighs them.
     """
     scenario = results.scenario
     weights = np.ones((results.seeds, scenario.fleet.n_clients))
     if scenario.objective and scenario.objective.generalization == "weighted":
-        worlds = [scenario.fleet.build(seed) for seed in range(results.seeds)]
+        worlds = [scenario.world(seed) for seed in range(results.seeds)]
         weights = np.stack([world.roster.significance for world in worlds])
     targets = [capped_shares(w, scenario.cohort_size) for w in weights]
-    return scenario.rounds * np.stack(targets)
+    n_rounds = np.array([len(r) for r in results.records(label)])
+    return n_rounds[:, np.newaxis] * np.stack(targets)
+
+
+def evaluated(records: Records) -> Records:
+    """Return the records of rounds after which the model was evaluated."""
+    asked: BoolArray = ~np.isnan(records["test_loss"])
+    return records[asked]
+
+
+def target_accuracy(results: Results) -> float | None:
+    """Return the accuracy to which time is measured; None where there is no accuracy.
+
+    Unless the scenario names one, TARGET_PART of the lowest mean accuracy any policy ends with.
+    """
+    learning = results.scenario.learning
+    assert learning
+    if learning.target_accuracy is not None:
+        return learning.target_accuracy
+    last = [
+        np.mean([evaluated(r)["test_accuracy"][-1] for r in results.records(label)])
+        for label in results.scenario.policies
+    ]
+    return None if np.isnan(last).any() else round(TARGET_PART * float(min(last)), 3)
+
+
+def time_to(results: Results, label: str, target: float) -> FloatArray:
+    """Return the virtual time at which each seed first reached an accuracy, infinite if never."""
+    times = []
+    for records in results.records(label):
+        reached = records[records["test_accuracy"] >= target]
+        times.append(reached["clock_s"][0] if len(reached) else np.inf)
+    return np.array(times)
+
+
+def _learning(
+    results: Results, label: str, base: str | None, target: float | None
+) -> dict[str, Any]:
+    last = [evaluated(records)[-1] for records in results.records(label)]
+    row: dict[str, Any] = {"test_loss": interval([r["test_loss"] for r in last]).as_json()}
+    if target is None:
+        return row
+    row["test_accuracy"] = interval([r["test_accuracy"] for r in last]).as_json()
+    times = time_to(results, label, target)
+    row["reached_target"] = float(np.isfinite(times).mean())
+    row["time_to_target_s"] = None
+    row["target_speed_up"] = None
+    if np.isfinite(times).all():
+        row["time_to_target_s"] = interval(times).as_json()
+        base_times = time_to(results, base, target) if base else np.array([np.inf])
+        if np.isfinite(base_times).all():
+            row["target_speed_up"] = interval(base_times / times).as_json()
+    return row
 
 
 def decades(results: Results) -> dict[str, tuple[int, int]]:
@@ -105,7 +168,7 @@ def bound(results: Results, rounds: IntArray) -> FloatArray:
     assert scenario.objective
     curves = []
     for seed in range(results.seeds):
-        mu = np.sort(scenario.fleet.build(seed).mean_speed(1))
+        mu = np.sort(scenario.world(seed).mean_speed(1))
         curves.append(
             regret_bound(
                 rounds,

@@ -124,15 +124,20 @@ class FleetSpec:
         checks.between("probability", self.failures, 0.0, 1.0)
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
 
-    def build(self, seed: int) -> Fleet:
-        """Return the world with this seed."""
+    def build(
+        self,
+        seed: int,
+        *,
+        samples: FloatArray | None = None,
+        quality: FloatArray | None = None,
+    ) -> Fleet:
+        """Return the world with this seed; samples and quality may come from real data."""
 
         def rng(name: str) -> np.random.Generator:
             return stream(seed, name)
 
-        samples, quality = (
-            self.data.build(self.n_clients, rng("data")) if self.data else (None, None)
-        )
+        if self.data:
+            samples, quality = self.data.build(self.n_clients, rng("data"))
         settings = dict(self.population_settings)
         draw = POPULATIONS[self.population]
         if samples is not None and "samples" in inspect.signature(draw).parameters:

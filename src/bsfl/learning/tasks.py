@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks
-from bsfl.errors import InvalidInput, MissingExtra
+from bsfl.errors import InvalidInput
+from bsfl.extras import optional_imports
 from bsfl.learning.samples import Holdings
 from bsfl.learning.task import (
     WEIGHTINGS,
@@ -21,7 +22,7 @@ from bsfl.learning.task import (
 from bsfl.randomness import stream
 from bsfl.records import IntArray
 
-try:
+with optional_imports():
     import jax
     import jax.numpy as jnp
 
@@ -35,10 +36,6 @@ try:
     )
     from bsfl.learning.models import Layers, Model, Size, cnn, linear, vgg
     from bsfl.learning.objectives import Optimizer, cross_entropy, optimizer, squared_error
-except ModuleNotFoundError as fault:
-    raise MissingExtra(
-        f"training needs {fault.name}, which is not installed: pip install 'bsfl[sim]'"
-    ) from fault
 
 Network = Literal["cnn", "vgg"]
 NETWORKS: tuple[Network, ...] = get_args(Network)

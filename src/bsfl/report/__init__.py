@@ -11,7 +11,7 @@ from bsfl.statefile import replace_file
 
 with optional_imports():
     from bsfl.report.page import write_page
-    from bsfl.report.scenario_figures import regret_figure, time_figure
+    from bsfl.report.scenario_figures import learning_figure, regret_figure, time_figure
     from bsfl.report.style import save
 
 __all__ = ["write_report", "write_summary"]
@@ -22,6 +22,8 @@ def write_report(results: Results) -> dict[str, Any]:
     summary = summarise(results)
     write_summary(results.folder, summary)
     save(time_figure(results), results.folder, "time")
+    if results.scenario.learning:
+        save(learning_figure(results), results.folder, "learning")
     if results.scenario.objective:
         save(regret_figure(results), results.folder, "regret")
     write_page(results, summary)

@@ -27,7 +27,7 @@ class LearnedSpeeds:
 
 def learned_speeds(results: Results, label: str, seed: int) -> LearnedSpeeds:
     """Return what a run showed; the world is drawn again, so nothing extra is stored."""
-    fleet = results.scenario.fleet.build(seed)
+    fleet = results.scenario.world(seed)
     records = results.run_file(label, seed).read()
     total, squares = np.zeros(fleet.n_clients), np.zeros(fleet.n_clients)
     count = np.zeros(fleet.n_clients, dtype=np.int64)

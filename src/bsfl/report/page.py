@@ -11,10 +11,10 @@ from plotly.offline import get_plotlyjs
 
 from bsfl.experiments.results import Results
 from bsfl.experiments.statistics import band
-from bsfl.experiments.summary import selections
+from bsfl.experiments.summary import selections, target_accuracy
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.learned import learned_speeds
-from bsfl.report.scenario_figures import shown_rounds
+from bsfl.report.scenario_figures import learning_curves, shown_rounds
 from bsfl.report.style import COLOURS
 from bsfl.statefile import replace_file
 
@@ -58,7 +58,8 @@ def write_page(results: Results, summary: dict[str, Any]) -> Path:
 
 
 def _figures(results: Results) -> list[Figure]:
-    figures = [
+    figures = _learning(results) if results.scenario.learning else []
+    figures += [
         (
             "Virtual time against rounds. Bands are 95 % intervals over seeds.",
             _curves(results, "clock_s", "virtual time (s)"),
@@ -91,17 +92,22 @@ def _figures(results: Results) -> list[Figure]:
 
 
 def _curves(results: Results, column: str, title: str, *, cumulative: bool = False) -> go.Figure:
-    rounds = shown_rounds(results.scenario.rounds)
     figure = _empty("round", title)
     for i, label in enumerate(results.scenario.policies):
         values = (results.cumulative if cumulative else results.column)(label, column)
+        rounds = shown_rounds(values.shape[1])
         mean, half = band(values[:, rounds - 1])
         _line_with_band(figure, rounds, mean, half, label, i)
     return figure
 
 
 def _line_with_band(
-    figure: go.Figure, x: IntArray, mean: FloatArray, half: FloatArray, label: str, i: int
+    figure: go.Figure,
+    x: IntArray | FloatArray,
+    mean: FloatArray,
+    half: FloatArray,
+    label: str,
+    i: int,
 ) -> None:
     colour = COLOURS[i % len(COLOURS)]
     name = escape(label)
@@ -118,6 +124,19 @@ def _line_with_band(
             showlegend=False,
         )
     figure.add_scatter(x=x, y=mean, name=name, legendgroup=name, line={"color": colour})
+
+
+def _learning(results: Results) -> list[Figure]:
+    figures = []
+    for column, title in (("test_accuracy", "test accuracy"), ("test_loss", "test loss")):
+        if column == "test_accuracy" and target_accuracy(results) is None:
+            continue
+        figure = _empty("virtual time (s)", title)
+        for i, label in enumerate(results.scenario.policies):
+            times, curves = learning_curves(results, label, column)
+            _line_with_band(figure, times, *band(curves), label, i)
+        figures.append((f"{title.capitalize()} against virtual time, 95 % bands.", figure))
+    return figures
 
 
 def _lorenz(results: Results) -> go.Figure:
@@ -141,7 +160,7 @@ def _heat_map(results: Results, label: str) -> go.Figure:
             for block in np.split(cohorts, edges[1:-1])
         ]
     )
-    order = _shown_clients(results.scenario.fleet.build(0).mean_speed(1))
+    order = _shown_clients(results.scenario.world(0).mean_speed(1))
     share = counts[:, order] * n_clients / results.scenario.cohort_size
     figure = _empty("clients, slow to fast", "round")
     figure.add_heatmap(
@@ -204,15 +223,29 @@ def _figure(caption: str, figure: go.Figure) -> str:
 
 
 def _headline(summary: dict[str, Any]) -> str:
+    target = summary.get("target_accuracy")
     return (
         f"K = {summary['n_clients']:,} clients, m = {summary['cohort_size']:,} a round, "
-        f"{summary['rounds']:,} rounds, {summary['seeds']} seeds. "
+        f"{length(summary)}, {summary['seeds']} seeds. "
         "Means over seeds, ± half of the 95 % interval."
+        + (f" The target is an accuracy of {target:.1%}." if target else "")
     )
+
+
+def length(summary: dict[str, Any]) -> str:
+    """Return how long the runs were."""
+    if summary["time_s"] is None:
+        return f"{summary['rounds']:,} rounds"
+    return f"{summary['time_s']:,.0f} s of virtual time"
 
 
 def _table(summary: dict[str, Any]) -> str:
     columns = {
+        "time to target (s)": ("time_to_target_s", ",.0f"),
+        "speed-up to target": ("target_speed_up", ".2f"),
+        "test accuracy": ("test_accuracy", ".3f"),
+        "test loss": ("test_loss", ".4g"),
+        "rounds": ("rounds", ",.0f"),
         "virtual time (s)": ("total_time_s", ",.0f"),
         "mean round (s)": ("mean_round_s", ".3g"),
         "speed-up": ("speed_up", ".2f"),

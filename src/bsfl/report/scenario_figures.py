@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from bsfl.experiments.results import Results
 from bsfl.experiments.statistics import band
-from bsfl.experiments.summary import bound, selections
+from bsfl.experiments.summary import bound, evaluated, selections, target_accuracy
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.style import COLOURS, LINES, house_style
 
@@ -57,14 +57,14 @@ def regret_figure(results: Results) -> Figure:
 def time_figure(results: Results) -> Figure:
     """Return virtual time against rounds, and who took part how much."""
     scenario = results.scenario
-    rounds = shown_rounds(scenario.rounds)
     with house_style():
         figure = Figure(figsize=(11, 4.2))
         time, lorenz = figure.subplots(1, 2)
         lorenz.plot([0, 100], [0, 100], color="0.6", lw=1, label="all equal")
         for i, label in enumerate(scenario.policies):
-            clock = results.column(label, "clock_s")[:, rounds - 1]
-            _curve(time, rounds, clock, label, i)
+            clock = results.column(label, "clock_s")
+            rounds = shown_rounds(clock.shape[1])
+            _curve(time, rounds, clock[:, rounds - 1], label, i)
             counts = np.sort(selections(results, label).mean(axis=0))
             share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum()
             people = np.linspace(0, 100, len(share))
@@ -84,7 +84,38 @@ def time_figure(results: Results) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, x: IntArray, curves: FloatArray, label: str, i: int) -> None:
+def learning_figure(results: Results) -> Figure:
+    """Return test accuracy, where there is one, and test loss against virtual time."""
+    with house_style():
+        figure = Figure(figsize=(11, 4.2))
+        has_accuracy = target_accuracy(results) is not None
+        names = {"test_accuracy": "test accuracy", "test_loss": "test loss"}
+        shown = names if has_accuracy else {"test_loss": names["test_loss"]}
+        for axes, (column, title) in zip(
+            figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
+        ):
+            for i, label in enumerate(results.scenario.policies):
+                _curve(axes, *learning_curves(results, label, column), label, i)
+            axes.set(xlabel="virtual time (s)", ylabel=title)
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+            if column == "test_loss" and not has_accuracy:
+                axes.set_yscale("log")
+            axes.legend()
+        _headline(figure, results)
+    return figure
+
+
+def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArray, FloatArray]:
+    """Return times and, at each, the value of the last evaluation before, [seed, time]."""
+    runs = [evaluated(records) for records in results.records(label)]
+    first = max(run["clock_s"][0] for run in runs)
+    last = min(run["clock_s"][-1] for run in runs)
+    times = np.linspace(first, last, N_POINTS)
+    curves = [run[column][np.searchsorted(run["clock_s"], times, side="right") - 1] for run in runs]
+    return times, np.stack(curves)
+
+
+def _curve(axes: Axes, x: IntArray | FloatArray, curves: FloatArray, label: str, i: int) -> None:
     """Draw the mean over seeds and its 95 % band."""
     mean, half = band(curves)
     colour = COLOURS[i % len(COLOURS)]

@@ -2,10 +2,11 @@
 
 from bsfl.simulation.metrics import gini, growth_exponent, participation
 from bsfl.simulation.regret import Objective, Yardstick, regret_bound
-from bsfl.simulation.simulate import simulate
+from bsfl.simulation.simulate import Training, simulate
 
 __all__ = [
     "Objective",
+    "Training",
     "Yardstick",
     "gini",
     "growth_exponent",

@@ -1,15 +1,18 @@
 """The main loop: a policy meets a fleet, round by round."""
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
+from bsfl.learning.task import Evaluation, Params, Task
 from bsfl.policies.base import Policy
 from bsfl.randomness import stream
-from bsfl.records import RoundContext, RoundRecord
+from bsfl.records import OK, FloatArray, Observations, RoundContext, RoundRecord
 from bsfl.simulation.clock import run_round
 from bsfl.simulation.regret import Objective, Yardstick
 
@@ -20,18 +23,22 @@ def simulate(
     *,
     cohort_size: int,
     rounds: int,
+    time_s: float = math.inf,
     seed: int = 0,
     objective: Objective | None = None,
+    training: "Training | None" = None,
 ) -> Iterator[RoundRecord]:
-    """Yield a record of every round.
+    """Yield a record of every round until the rounds or the virtual time are used up.
 
     Args:
         policy: Who chooses.
         fleet: The world; the policy sees only who is available and what the chosen show.
         cohort_size: m, how many to choose.
-        rounds: How many rounds to play.
+        rounds: How many rounds to play at most.
+        time_s: Virtual seconds after which no further round starts.
         seed: Root of the policy's own randomness; the world has its own.
         objective: What regret is measured in; None: regret is not computed.
+        training: What the cohorts train; None: they only take their time.
     """
     if checks.natural("cohort_size", cohort_size) > fleet.n_clients:
         raise InvalidInput(
@@ -41,15 +48,20 @@ def simulate(
     state = policy.init(fleet.n_clients)
     yardstick = Yardstick(objective, fleet) if objective else None
     roster = fleet.roster
-    clock_s = 0.0
-    for t in range(1, rounds + 1):
+    t, clock_s = 0, 0.0
+    while t < rounds and clock_s < time_s:
+        t += 1
         context = RoundContext(
             t=t, available=fleet.available(t), cohort_size=cohort_size, roster=roster
         )
         cohort = policy.select(state, context, stream(seed, "policy", t))
         outcome = run_round(cohort, fleet.latencies(t), tau_max=fleet.tau_max)
-        policy.observe(state, context, outcome.observations)
         clock_s += outcome.duration_s
+        seen = outcome.observations
+        if training:
+            seen = training.train(seen, t)
+        policy.observe(state, context, seen)
+        test = training.evaluate(t, last=t == rounds or clock_s >= time_s) if training else None
         yield RoundRecord(
             t=t,
             cohort=tuple(cohort.tolist()),
@@ -58,5 +70,47 @@ def simulate(
             duration_s=outcome.duration_s,
             clock_s=clock_s,
             n_timeouts=outcome.n_timeouts,
-            regret=yardstick.regret(cohort, context) if yardstick else np.nan,
+            regret=yardstick.regret(cohort, context) if yardstick else math.nan,
+            train_loss=_mean(seen.loss),
+            test_loss=test.loss if test else math.nan,
+            test_accuracy=test.accuracy if test and test.accuracy is not None else math.nan,
         )
+
+
+@dataclass(slots=True)
+class Training:
+    """The global model as it is trained.
+
+    Attributes:
+        task: What is trained.
+        seed: Root of the training's randomness, the same for every policy.
+        evaluate_every: Rounds between two evaluations; the last round is always evaluated.
+        params: The global model; None before the first round.
+    """
+
+    task: Task
+    seed: int
+    evaluate_every: int = 1
+    params: Params = None
+
+    def train(self, seen: Observations, t: int) -> Observations:
+        """Let those who answered in time train; return the report with their losses and sizes."""
+        if self.params is None:
+            self.params = self.task.init(self.seed)
+        in_time = seen.outcome == OK
+        result = self.task.train(self.params, seen.clients[in_time], t=t, seed=self.seed)
+        self.params = result.params
+        loss, samples = seen.loss.copy(), seen.samples.copy()
+        loss[in_time], samples[in_time] = result.losses, result.samples
+        return replace(seen, loss=loss, samples=samples)
+
+    def evaluate(self, t: int, *, last: bool) -> Evaluation | None:
+        """Return how good the model is, if this round is one in which that is asked."""
+        if t % self.evaluate_every and not last:
+            return None
+        return self.task.evaluate(self.params)
+
+
+def _mean(values: FloatArray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan

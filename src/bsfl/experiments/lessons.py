@@ -1,0 +1,145 @@
+"""From the settings in a scenario file to a task: data, how it is dealt, and what is trained."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.fleet.split import SPLITS, Split, client_images, make_split
+from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset
+from bsfl.randomness import stream
+from bsfl.records import FloatArray
+
+if TYPE_CHECKING:
+    from bsfl.learning.tasks import JaxTask, Local
+
+LINEAR = "linear"
+N_POINTS, N_FEATURES, TEST_SHARE, NOISE = 2800, 10, 0.2, 0.1
+"""The synthetic regression: points, features, share for testing, standard deviation of noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningSpec:
+    """What is trained, on whose data, and how.
+
+    Attributes:
+        dataset: A name from `bsfl data list`, or "linear" for synthetic regression.
+        network: "cnn" or "vgg", for images.
+        size: "small" or "paper", for images.
+        dropout: Share of the dense layer dropped while training, for images.
+        split: Name of a split and its settings, as `kind` and further keys.
+        batch_size, epochs, optimizer, learning_rate, momentum, weighting: How a client trains and
+            what it weighs in the average.
+        evaluate_every: Rounds between two evaluations.
+        target_accuracy: Accuracy to which the time is measured; None: the lowest that any policy
+            ends with.
+    """
+
+    dataset: str
+    network: str = "cnn"
+    size: str = "small"
+    dropout: float = 0.25
+    split: dict[str, Any] = field(default_factory=lambda: {"kind": "iid"})
+    batch_size: int = 32
+    epochs: int = 1
+    optimizer: str = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+    weighting: str = "samples"
+    evaluate_every: int = 1
+    target_accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.one_of("dataset", self.dataset, (*CATALOGUE, LINEAR))
+        checks.one_of("kind", self.split.get("kind"), tuple(SPLITS))
+        checks.natural("evaluate_every", self.evaluate_every)
+        if self.target_accuracy is not None:
+            checks.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
+
+    def deal(self, n_clients: int, seed: int) -> Split:
+        """Return who holds which samples in one world."""
+        settings = {key: value for key, value in self.split.items() if key != "kind"}
+        for key in ("label_noise", "quality"):
+            if key in settings:
+                settings[key] = tuple(settings[key])
+        alike = np.zeros(N_POINTS - _n_test(), dtype=np.uint8)
+        labels = alike if self.dataset == LINEAR else _data(self.dataset).y_train
+        return make_split(self.split["kind"], labels, n_clients, seed=seed, **settings)
+
+    def task(self, split: Split, seed: int, *, workers: int | None = None) -> "JaxTask":
+        """Return the task of one world.
+
+        Args:
+            split: Who holds what.
+            seed: Draws the synthetic data and the noise in images of low quality.
+            workers: Clients that train at the same time; None: one per core.
+        """
+        from bsfl.learning.tasks import image_task, linear_task
+
+        clients = [split.of(k) for k in range(split.n_clients)]
+        local = self._local(workers)
+        if self.dataset == LINEAR:
+            train, test = linear_data(seed)
+            return linear_task(train, test, clients, local)
+        data = _data(self.dataset)
+        x, y = _as_seen(data, split, seed)
+        return image_task(
+            (x, y),
+            (data.x_test, data.y_test),
+            clients,
+            local,
+            network=self.network,  # type: ignore[arg-type]
+            size=self.size,  # type: ignore[arg-type]
+            dropout=self.dropout,
+            n_labels=data.n_labels,
+        )
+
+    def _local(self, workers: int | None) -> "Local":
+        from bsfl.learning.tasks import Local
+
+        return Local(
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            optimizer=self.optimizer,  # type: ignore[arg-type]
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weighting=self.weighting,  # type: ignore[arg-type]
+            workers=workers,
+        )
+
+
+Pairs = tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+
+
+def linear_data(seed: int) -> Pairs:
+    """Return training and test data of y = w x + noise with standard normal w and x."""
+    rng = stream(seed, "linear-data")
+    x = rng.normal(size=(N_POINTS, N_FEATURES))
+    y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=N_POINTS)
+    n_train = N_POINTS - _n_test()
+    return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
+
+
+def _n_test() -> int:
+    return round(TEST_SHARE * N_POINTS)
+
+
+def _as_seen(data: Dataset, split: Split, seed: int) -> tuple[Any, Any]:
+    """Return images and labels as their holders see them: noisy where quality is low."""
+    if not np.any(split.quality < 1) and not np.any(split.label_noise > 0):
+        return data.x_train, data.y_train
+    if len(np.unique(split.indices)) < len(split.indices):
+        raise InvalidInput("noise needs a split in which no two clients share a sample")
+    x, y = data.x_train.copy(), data.y_train.copy()
+    y[split.indices] = split.labels
+    for client in np.flatnonzero(split.quality < 1).tolist():
+        x[split.of(client)] = client_images(split, data.x_train, client, seed=seed)
+    return x, y
+
+
+@lru_cache(maxsize=2)
+def _data(name: str) -> Dataset:
+    return load_dataset(name)

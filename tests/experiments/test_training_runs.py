@@ -1,0 +1,176 @@
+"""Scenarios that train: time limits, losses for policies, the same bytes after a cut."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="training needs the extra sim")
+
+from bsfl.errors import InvalidInput
+from bsfl.experiments.results import open_results
+from bsfl.experiments.runner import run_scenario
+from bsfl.experiments.scenario import parse_scenario
+from bsfl.experiments.summary import summarise, time_to
+from bsfl.policies import UniformRandom
+from bsfl.simulation import Training, simulate
+
+
+def content(**learning):
+    return {
+        "title": "lessons",
+        "time_s": 400.0,
+        "cohort_size": 4,
+        "seeds": 2,
+        "fleet": {
+            "n_clients": 20,
+            "tau_min": 1.0,
+            "tau_max": 40.0,
+            "latency": {"population": "lognormal"},
+        },
+        "learning": {"dataset": "linear", "learning_rate": 0.02, "evaluate_every": 3} | learning,
+        "policies": {"bsfl": {"alpha": 2.0}, "random": {}},
+    }
+
+
+def scenario(**learning):
+    return parse_scenario(content(**learning), name="lessons", file="lessons.toml")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run_scenario(scenario(), tmp_path_factory.mktemp("lessons"), jobs=1)
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in sorted(folder.rglob("*.records"))}
+
+
+def test_every_policy_trains_for_the_same_virtual_time(finished):
+    for label in ("bsfl", "random"):
+        for records in finished.records(label):
+            assert records["clock_s"][-1] >= 400.0 > records["clock_s"][-2]
+    assert np.mean([len(r) for r in finished.records("bsfl")]) > np.mean(
+        [len(r) for r in finished.records("random")]
+    )
+
+
+def test_the_model_is_evaluated_when_asked_and_at_the_end(finished):
+    records = finished.run_file("random", 0).read()
+    asked = ~np.isnan(records["test_loss"])
+    expected = records["t"] % 3 == 0
+    expected[-1] = True
+    assert asked.tolist() == expected.tolist()
+    losses = records["test_loss"][asked]
+    assert losses[-1] < 0.1 * losses[0], "it learns"
+
+
+def test_a_cut_run_ends_with_the_same_bytes(finished, tmp_path):
+    run_scenario(scenario(), tmp_path, jobs=1)
+    path = tmp_path / "runs" / "bsfl" / "seed-0001.records"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2 + 3])
+    run_scenario(scenario(), tmp_path, jobs=2)
+    assert contents(tmp_path) == contents(finished.folder)
+
+
+def test_summary_of_a_regression_has_losses_and_no_target(finished):
+    summary = summarise(open_results(finished.folder))
+    assert summary["target_accuracy"] is None
+    last = [finished.run_file("bsfl", s).read()["test_loss"][-1] for s in range(2)]
+    assert summary["policies"]["bsfl"]["test_loss"]["mean"] == pytest.approx(np.mean(last))
+    assert (summary["rounds"], summary["time_s"]) == (None, 400.0)
+
+
+def test_data_sizes_of_the_fleet_are_those_of_the_split():
+    uneven = scenario(split={"kind": "quantity", "sigma": 1.0, "quality": [0.5, 1.0]})
+    split = uneven.learning.deal(20, seed=3)
+    fleet = uneven.world(3)
+    assert fleet.samples.tolist() == split.sizes.tolist()
+    assert fleet.quality.tolist() == split.quality.tolist()
+    assert uneven.training(3).task.samples.tolist() == split.sizes.tolist()
+
+
+def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
+    heard = []
+
+    class Listener(UniformRandom):
+        def observe(self, state, context, seen):
+            heard.append(seen)
+
+    world = scenario().world(0)
+    trained = []
+
+    class Spy:
+        def __init__(self, task):
+            self.task = task
+
+        def init(self, seed):
+            return self.task.init(seed)
+
+        def train(self, params, clients, **more):
+            trained.append(clients.tolist())
+            return self.task.train(params, clients, **more)
+
+        def evaluate(self, params):
+            return self.task.evaluate(params)
+
+    training = Training(Spy(scenario().training(0).task), seed=0)
+    list(simulate(Listener(), world, cohort_size=10, rounds=30, training=training))
+    assert any(np.any(seen.outcome == 1) for seen in heard), "some were late"
+    for seen, who in zip(heard, trained, strict=True):
+        in_time = seen.outcome == 0
+        assert seen.clients[in_time].tolist() == who
+        assert not np.isnan(seen.loss[in_time]).any()
+        assert np.isnan(seen.loss[~in_time]).all()
+        assert (seen.samples[in_time] == 112).all(), "2,240 points for 20 clients"
+
+
+def test_images_reach_a_target(tmp_path):
+    images = scenario(
+        dataset="fashion-mnist-small", learning_rate=0.05, batch_size=20, target_accuracy=0.3
+    )
+    results = run_scenario(images, tmp_path, seeds=1, jobs=1)
+    summary = summarise(results)
+    row = summary["policies"]["random"]
+    assert summary["target_accuracy"] == 0.3
+    assert row["reached_target"] == 1.0
+    records = results.run_file("random", 0).read()
+    first = records[records["test_accuracy"] >= 0.3][0]
+    assert time_to(results, "random", 0.3).tolist() == [first["clock_s"]]
+    assert row["target_speed_up"]["mean"] == 1.0
+    assert np.isinf(time_to(results, "random", 0.9999)).all()
+
+
+@pytest.mark.parametrize(
+    ("learning", "message"),
+    [
+        ({"dataset": "mnist"}, r"\[learning\]: dataset must be one of fashion-mnist-small"),
+        (
+            {"learning_rat": 1},
+            r"\[learning\]: unknown key 'learning_rat'; did you mean 'learning_r",
+        ),
+        ({"split": {"kind": "random"}}, r"\[learning\]: kind must be one of iid, dirichlet"),
+        ({"split": {"kind": "iid", "alpha": 1}}, r"\[learning\]: unknown key 'alpha'"),
+        ({"evaluate_every": 0}, "evaluate_every must be a whole number of at least 1, got 0"),
+        ({"target_accuracy": 80}, "target_accuracy must be between 0 and 1, got 80"),
+    ],
+)
+def test_mistakes_are_named(learning, message):
+    with pytest.raises(InvalidInput, match=message):
+        scenario(**learning)
+
+
+def test_mistakes_in_training_show_before_anything_runs(tmp_path):
+    with pytest.raises(InvalidInput, match="learning_rate must be"):
+        run_scenario(scenario(learning_rate=-1.0), tmp_path, jobs=1)
+    assert list(tmp_path.rglob("*.records")) == []
+
+
+def test_two_tables_about_data_are_refused():
+    both = content()
+    both["fleet"]["data"] = {"mean_samples": 10}
+    with pytest.raises(InvalidInput, match="both say how much data there is"):
+        parse_scenario(both, name="x", file="x.toml")
+    neither = content()
+    del neither["time_s"]
+    with pytest.raises(InvalidInput, match="missing key 'rounds' or 'time_s'"):
+        parse_scenario(neither, name="x", file="x.toml")

@@ -99,26 +99,20 @@ def run(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios.")],
+    name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios, or all.")],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
-    """Make one of the paper's figures again.
+    """Make one of the paper's figures again, or all of them, each in its own folder.
 
     Example: bsfl reproduce annealing --quick --out results/annealing-quick
     """
-    folder = out or Path("results") / (f"{name}-quick" if quick else name)
     with clear_errors():
-        scenario = figure_scenario(name, quick=quick)
-        if scenario:
-            _run_and_report(scenario, folder, seeds=None, jobs=jobs)
-            return
-        with errors.status(f"reproducing {name} ..."):
-            summary = STUDIES[name](folder, quick, jobs)
-        if "tournament" in summary:
-            console.print(annealing_table(summary))
-        _say_where(folder)
+        names = list(FIGURES) if name == "all" else [name]
+        for one in names:
+            folder = (out or Path("results")) / (f"{one}-quick" if quick else one)
+            _reproduce(one, out if out and name != "all" else folder, quick=quick, jobs=jobs)
 
 
 @app.command()
@@ -132,6 +126,18 @@ def report(
     with clear_errors():
         console.print(summary_table(write_report(open_results(folder))))
         _say_where(folder)
+
+
+def _reproduce(name: str, folder: Path, *, quick: bool, jobs: int) -> None:
+    scenario = figure_scenario(name, quick=quick)
+    if scenario:
+        _run_and_report(scenario, folder, seeds=None, jobs=jobs)
+        return
+    with errors.status(f"reproducing {name} ..."):
+        summary = STUDIES[name](folder, quick, jobs)
+    if "tournament" in summary:
+        console.print(annealing_table(summary))
+    _say_where(folder)
 
 
 def _run_and_report(scenario: Scenario, folder: Path, *, seeds: int | None, jobs: int) -> None:

@@ -1,7 +1,6 @@
 """The paper's figures, each from one name."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,13 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.experiments import annealing_study as study
-from bsfl.experiments.scenario import Scenario, find_scenario
+from bsfl.experiments.scenario import Scenario, find_scenario, parse_scenario
 from bsfl.report import write_summary
 from bsfl.report.paper_figures import annealing_figure, generalization_figure, graph_figure
 from bsfl.report.style import save
 
-QUICK_ROUNDS, QUICK_SEEDS = 10, 3
-"""A quick reproduction plays a tenth of the rounds with three seeds."""
+QUICK_PART, QUICK_SEEDS = 10, 3
+"""A quick reproduction plays a tenth of the rounds with three seeds, or trains with one."""
 
 
 def figure_scenario(name: str, *, quick: bool = False) -> Scenario | None:
@@ -25,11 +24,20 @@ def figure_scenario(name: str, *, quick: bool = False) -> Scenario | None:
     if name in STUDIES:
         return None
     scenario = find_scenario(name)
-    if quick:
-        rounds, seeds = scenario.rounds // QUICK_ROUNDS, QUICK_SEEDS
-        source = scenario.source | {"rounds": rounds, "seeds": seeds}
-        scenario = replace(scenario, rounds=rounds, seeds=seeds, source=source)
-    return scenario
+    return _quick(scenario) if quick else scenario
+
+
+def _quick(scenario: Scenario) -> Scenario:
+    """Return a small version: fewer rounds or less time, fewer seeds, embedded images."""
+    source = dict(scenario.source)
+    if scenario.learning:
+        source |= {"time_s": scenario.time_s / QUICK_PART, "seeds": 1}
+        embedded = {"fashion-mnist": "fashion-mnist-small"}.get(scenario.learning.dataset)
+        if embedded:
+            source["learning"] = {**source["learning"], "dataset": embedded}
+    else:
+        source |= {"rounds": scenario.rounds // QUICK_PART, "seeds": QUICK_SEEDS}
+    return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
 
 
 def _annealing(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
@@ -86,6 +94,12 @@ FIGURES = {
     "regret-noniid": "regret, K=20, m=5, non-i.i.d.",
     "regret-iid-500": "regret, K=500, m=25, i.i.d.; the paper could not compute it",
     "regret-noniid-500": "regret, K=500, m=25, non-i.i.d.; the paper could not compute it",
+    "linear-iid": "linear regression, i.i.d.",
+    "linear-noniid": "linear regression, non-i.i.d.",
+    "fmnist-iid": "CNN on Fashion-MNIST, i.i.d.",
+    "fmnist-noniid": "CNN on Fashion-MNIST, non-i.i.d.",
+    "cifar10-iid": "CNN on CIFAR-10, i.i.d.",
+    "cifar10-noniid": "CNN on CIFAR-10, non-i.i.d.",
     "annealing": "SA and ALSA against the exact optimum",
     "annealing-graph": "neighbour graphs of SA and ALSA, 4 of 8",
     "generalization": "g against c/t for several beta",

@@ -9,7 +9,7 @@ from bsfl.errors import InvalidInput
 from bsfl.experiments.results import open_results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import parse_scenario
-from bsfl.experiments.summary import summarise, time_to
+from bsfl.experiments.summary import Target, summarise, time_to
 from bsfl.policies import UniformRandom
 from bsfl.simulation import Training, simulate
 
@@ -72,9 +72,20 @@ def test_a_cut_run_ends_with_the_same_bytes(finished, tmp_path):
     assert contents(tmp_path) == contents(finished.folder)
 
 
-def test_summary_of_a_regression_has_losses_and_no_target(finished):
+def test_a_regression_is_timed_to_a_loss(finished):
     summary = summarise(open_results(finished.folder))
-    assert summary["target_accuracy"] is None
+    ends = {
+        label: np.mean([records["test_loss"][-1] for records in finished.records(label)])
+        for label in ("bsfl", "random")
+    }
+    target = 2.0 * max(ends.values())
+    assert summary["target"]["column"] == "test_loss"
+    assert summary["target"]["value"] == pytest.approx(target)
+    first = []
+    for records in finished.records("bsfl"):
+        met = records[records["test_loss"] <= target]
+        first.append(met["clock_s"][0] if len(met) else np.inf)
+    assert time_to(finished, "bsfl", Target("test_loss", target)).tolist() == first
     last = [finished.run_file("bsfl", s).read()["test_loss"][-1] for s in range(2)]
     assert summary["policies"]["bsfl"]["test_loss"]["mean"] == pytest.approx(np.mean(last))
     assert (summary["rounds"], summary["time_s"]) == (None, 400.0)
@@ -131,13 +142,13 @@ def test_images_reach_a_target(tmp_path):
     results = run_scenario(images, tmp_path, seeds=1, jobs=1)
     summary = summarise(results)
     row = summary["policies"]["random"]
-    assert summary["target_accuracy"] == 0.3
+    assert summary["target"] == {"column": "test_accuracy", "value": 0.3, "name": "30.0%"}
     assert row["reached_target"] == 1.0
     records = results.run_file("random", 0).read()
     first = records[records["test_accuracy"] >= 0.3][0]
-    assert time_to(results, "random", 0.3).tolist() == [first["clock_s"]]
+    assert time_to(results, "random", Target("test_accuracy", 0.3)).tolist() == [first["clock_s"]]
     assert row["target_speed_up"]["mean"] == 1.0
-    assert np.isinf(time_to(results, "random", 0.9999)).all()
+    assert np.isinf(time_to(results, "random", Target("test_accuracy", 0.9999))).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         f"{summary['title']}: K = {summary['n_clients']}, m = {summary['cohort_size']}, "
         f"{length(summary)}, {summary['seeds']} seeds (± 95 %)"
     )
-    if "target_accuracy" in summary:
+    if "target" in summary:
         return _learning_rows(table, summary)
     has_regret = "theorem_1_bound" in summary
     names = ["time (s)", "speed-up", "Gini", "shares"] + has_regret * ["regret", "growth"]
@@ -38,29 +38,27 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 
 def _learning_rows(table: Table, summary: dict[str, Any]) -> Table:
-    target = summary["target_accuracy"]
-    columns = {
-        "rounds": ("rounds", ",.0f", False),
-        "test loss": ("test_loss", ".4g", False),
-        "Gini": ("gini", ".3f", False),
-    }
-    if target is not None:
-        columns = {
-            f"to {target:.1%} (s)": ("time_to_target_s", ",.0f", False),
-            "speed-up": ("target_speed_up", ".2f", True),
-            "accuracy": ("test_accuracy", ".3f", True),
-            **columns,
-        }
-        del columns["test loss"]
+    target = summary["target"]
+    quality = {
+        "test_accuracy": ("accuracy", "test_accuracy", ".3f", True),
+        "test_loss": ("test loss", "test_loss", ".3g", False),
+    }[target["column"]]
+    columns = (
+        (f"to {target['name']} (s)", "time_to_target_s", ",.0f", False),
+        ("speed-up", "target_speed_up", ".2f", True),
+        quality,
+        ("rounds", "rounds", ",.0f", False),
+        ("Gini", "gini", ".3f", False),
+    )
     table.add_column("policy")
-    for name in columns:
+    for name, *_ in columns:
         table.add_column(name, justify="right")
     for label, row in summary["policies"].items():
-        cells = [_cell(row[k], form, with_interval=wide) for k, form, wide in columns.values()]
-        if target is not None and row["time_to_target_s"] is None:
+        cells = [_cell(row[key], form, with_interval=wide) for _, key, form, wide in columns]
+        if row["time_to_target_s"] is None:
             cells[0] = f"reached by {row['reached_target']:.0%}"
         table.add_row(label, *cells)
-    table.caption = "time: virtual; accuracy and loss on test data at equal virtual time"
+    table.caption = f"time: virtual; {quality[0]}: on test data at equal virtual time"
     return table
 
 

@@ -34,8 +34,8 @@ class LearningSpec:
         batch_size, epochs, optimizer, learning_rate, momentum, weighting: How a client trains and
             what it weighs in the average.
         evaluate_every: Rounds between two evaluations.
-        target_accuracy: Accuracy to which the time is measured; None: the lowest that any policy
-            ends with.
+        target_accuracy: Accuracy to which time is measured; None: a little less than the worst
+            policy ends with.
     """
 
     dataset: str

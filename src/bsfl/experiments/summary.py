@@ -1,6 +1,7 @@
 """What the results of a scenario amount to, as plain numbers."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from bsfl.generalization import capped_shares
 from bsfl.records import BoolArray, FloatArray, IntArray
 from bsfl.simulation import gini, growth_exponent, participation, regret_bound
 
-TARGET_PART = 0.97
-"""Part of the lowest final accuracy that is the target where a scenario names none."""
+ACCURACY_PART, LOSS_TIMES = 0.97, 2.0
+"""The target where a scenario names none, relative to what the worst policy ends with."""
 BASELINES = ("random", "weighted")
 """Registry names of the policies that speed-ups are relative to, the first one present."""
 
@@ -58,9 +59,10 @@ def summarise(results: Results) -> dict[str, Any]:
     if scenario.objective:
         summary["theorem_1_bound"] = float(bound(results, np.array([scenario.rounds]))[0])
     if scenario.learning:
-        summary["target_accuracy"] = target_accuracy(results)
+        target = find_target(results)
+        summary["target"] = {"column": target.column, "value": target.value, "name": str(target)}
         for label, row in summary["policies"].items():
-            row |= _learning(results, label, base, summary["target_accuracy"])
+            row |= _learning(results, label, base, target)
     return summary
 
 
@@ -103,43 +105,72 @@ def evaluated(records: Records) -> Records:
     return records[asked]
 
 
-def target_accuracy(results: Results) -> float | None:
-    """Return the accuracy to which time is measured; None where there is no accuracy.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A quality of the model to which time is measured.
 
-    Unless the scenario names one, TARGET_PART of the lowest mean accuracy any policy ends with.
+    Attributes:
+        column: "test_accuracy", to be reached from below, or "test_loss", from above.
+        value: The quality.
+    """
+
+    column: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1%}" if self.column == "test_accuracy" else f"loss {self.value:.3g}"
+
+    def reached(self, records: Records) -> BoolArray:
+        """Return whether each round ended with the target met."""
+        values = records[self.column]
+        met: BoolArray = (
+            values >= self.value if self.column == "test_accuracy" else values <= self.value
+        )
+        return met
+
+
+def find_target(results: Results) -> Target:
+    """Return the target of a scenario that trains.
+
+    It is the scenario's target_accuracy. Where that is not given, it is a part of the lowest
+    accuracy that a policy ends with, or twice the highest loss where there is no accuracy, so that
+    all can reach it.
     """
     learning = results.scenario.learning
     assert learning
     if learning.target_accuracy is not None:
-        return learning.target_accuracy
-    last = [
-        np.mean([evaluated(r)["test_accuracy"][-1] for r in results.records(label)])
-        for label in results.scenario.policies
-    ]
-    return None if np.isnan(last).any() else round(TARGET_PART * float(min(last)), 3)
+        return Target("test_accuracy", learning.target_accuracy)
+
+    def ends(column: str) -> list[float]:
+        """Return the mean over seeds of each policy's last evaluation."""
+        return [
+            float(np.mean([evaluated(r)[column][-1] for r in results.records(label)]))
+            for label in results.scenario.policies
+        ]
+
+    accuracies = ends("test_accuracy")
+    if not np.isnan(accuracies).any():
+        return Target("test_accuracy", round(ACCURACY_PART * min(accuracies), 3))
+    return Target("test_loss", LOSS_TIMES * max(ends("test_loss")))
 
 
-def time_to(results: Results, label: str, target: float) -> FloatArray:
-    """Return the virtual time at which each seed first reached an accuracy, infinite if never."""
+def time_to(results: Results, label: str, target: Target) -> FloatArray:
+    """Return the virtual time at which each seed first met the target, infinite if never."""
     times = []
     for records in results.records(label):
-        reached = records[records["test_accuracy"] >= target]
-        times.append(reached["clock_s"][0] if len(reached) else np.inf)
+        met = records[target.reached(records)]
+        times.append(met["clock_s"][0] if len(met) else np.inf)
     return np.array(times)
 
 
-def _learning(
-    results: Results, label: str, base: str | None, target: float | None
-) -> dict[str, Any]:
+def _learning(results: Results, label: str, base: str | None, target: Target) -> dict[str, Any]:
     last = [evaluated(records)[-1] for records in results.records(label)]
-    row: dict[str, Any] = {"test_loss": interval([r["test_loss"] for r in last]).as_json()}
-    if target is None:
-        return row
-    row["test_accuracy"] = interval([r["test_accuracy"] for r in last]).as_json()
+    row: dict[str, Any] = {
+        name: interval([r[name] for r in last]).as_json() for name in ("test_accuracy", "test_loss")
+    }
     times = time_to(results, label, target)
     row["reached_target"] = float(np.isfinite(times).mean())
-    row["time_to_target_s"] = None
-    row["target_speed_up"] = None
+    row["time_to_target_s"] = row["target_speed_up"] = None
     if np.isfinite(times).all():
         row["time_to_target_s"] = interval(times).as_json()
         base_times = time_to(results, base, target) if base else np.array([np.inf])

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from bsfl.experiments.results import Results
 from bsfl.experiments.statistics import band
-from bsfl.experiments.summary import selections, target_accuracy
+from bsfl.experiments.summary import find_target, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.learned import learned_speeds
 from bsfl.report.scenario_figures import learning_curves, shown_rounds
@@ -30,6 +30,7 @@ table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
          border-bottom: 1px solid #ddd }
 th:first-child, td:first-child { text-align: left }
+.wide { overflow-x: auto }
 pre { background: #f5f5f5; padding: 1rem; overflow: auto; font-size: 13px }
 figure { margin: 1.5rem 0 } figcaption { color: #555 }
 """
@@ -129,7 +130,7 @@ def _line_with_band(
 def _learning(results: Results) -> list[Figure]:
     figures = []
     for column, title in (("test_accuracy", "test accuracy"), ("test_loss", "test loss")):
-        if column == "test_accuracy" and target_accuracy(results) is None:
+        if column == "test_accuracy" and find_target(results).column != column:
             continue
         figure = _empty("virtual time (s)", title)
         for i, label in enumerate(results.scenario.policies):
@@ -223,12 +224,12 @@ def _figure(caption: str, figure: go.Figure) -> str:
 
 
 def _headline(summary: dict[str, Any]) -> str:
-    target = summary.get("target_accuracy")
+    target = summary.get("target")
     return (
         f"K = {summary['n_clients']:,} clients, m = {summary['cohort_size']:,} a round, "
         f"{length(summary)}, {summary['seeds']} seeds. "
         "Means over seeds, ± half of the 95 % interval."
-        + (f" The target is an accuracy of {target:.1%}." if target else "")
+        + (f" The target is {target['name']}." if target else "")
     )
 
 
@@ -244,7 +245,7 @@ def _table(summary: dict[str, Any]) -> str:
         "time to target (s)": ("time_to_target_s", ",.0f"),
         "speed-up to target": ("target_speed_up", ".2f"),
         "test accuracy": ("test_accuracy", ".3f"),
-        "test loss": ("test_loss", ".4g"),
+        "test loss": ("test_loss", ".4f"),
         "rounds": ("rounds", ",.0f"),
         "virtual time (s)": ("total_time_s", ",.0f"),
         "mean round (s)": ("mean_round_s", ".3g"),
@@ -255,10 +256,12 @@ def _table(summary: dict[str, Any]) -> str:
         "regret": ("regret", ",.0f"),
         "growth of regret": ("growth_exponent_last_decade", ".2f"),
     }
+    rows = summary["policies"].values()
     shown = {
         name: key
         for name, key in columns.items()
-        if any(row.get(key[0]) for row in summary["policies"].values())
+        if any((row.get(key[0]) or {}).get("mean") is not None for row in rows)
+        and not (key[0] == "total_time_s" and summary["time_s"])
     }
     head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", *shown))
     body = "".join(
@@ -267,7 +270,8 @@ def _table(summary: dict[str, Any]) -> str:
         + "</tr>"
         for label, row in summary["policies"].items()
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='wide'>{table}</div>"
 
 
 def _cell(value: dict[str, float | None] | None, form: str) -> str:

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from bsfl.experiments.results import Results
 from bsfl.experiments.statistics import band
-from bsfl.experiments.summary import bound, evaluated, selections, target_accuracy
+from bsfl.experiments.summary import bound, evaluated, find_target, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.style import COLOURS, LINES, house_style
 
@@ -88,7 +88,7 @@ def learning_figure(results: Results) -> Figure:
     """Return test accuracy, where there is one, and test loss against virtual time."""
     with house_style():
         figure = Figure(figsize=(11, 4.2))
-        has_accuracy = target_accuracy(results) is not None
+        has_accuracy = find_target(results).column == "test_accuracy"
         names = {"test_accuracy": "test accuracy", "test_loss": "test loss"}
         shown = names if has_accuracy else {"test_loss": names["test_loss"]}
         for axes, (column, title) in zip(

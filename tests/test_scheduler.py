@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -26,9 +27,7 @@ def snapshot(scheduler):
         scheduler.clients,
         scheduler.outstanding,
         scheduler.last_round,
-        {name: np.copy(getattr(state, name)).tobytes() for name in state.__dataclass_fields__}
-        if hasattr(state, "__dataclass_fields__")
-        else None,
+        {f.name: np.copy(getattr(state, f.name)).tobytes() for f in fields(state)},
     )
 
 

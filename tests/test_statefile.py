@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def fingerprint(scheduler):
         scheduler.clients,
         scheduler.outstanding,
         scheduler.last_round,
-        [np.copy(getattr(state, name)).tobytes() for name in state.__dataclass_fields__],
+        [np.copy(getattr(state, f.name)).tobytes() for f in fields(state)],
         {name: scheduler._clients.column(name).tobytes() for name in scheduler._clients._columns},
         scheduler._unbooked.tolist(),
     )

@@ -342,15 +342,7 @@ def make_split(
     [[2, 2], [2, 2], [2, 2]]
     """
     checks.one_of("split", name, tuple(SPLITS))
-    allowed = settings_of(name)
-    for setting in settings:
-        if setting not in allowed:
-            raise InvalidInput(
-                f"split {name!r} has no setting {setting!r}; it has {', '.join(allowed)}"
-            )
-    missing = [s for s, required in allowed.items() if required and s not in settings]
-    if missing:
-        raise InvalidInput(f"split {name!r} needs a value for {', '.join(missing)}")
+    checks.known_settings(f"split {name!r}", settings, settings_of(name))
     split = SPLITS[name](labels, n_clients, stream(seed, "split"), **settings)
     split = with_label_noise(split, stream(seed, "label-noise"), share=label_noise)
     return with_quality(split, stream(seed, "quality"), quality=quality)

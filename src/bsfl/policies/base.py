@@ -1,7 +1,7 @@
 """What a policy is, and the two things most of them share: running means and a top m."""
 
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,18 +36,15 @@ class Averages:
     that are outstanding, or will never come.
     """
 
-    selected: IntArray
-    observed: IntArray
-    mean: FloatArray
+    n_clients: InitVar[int]
+    selected: IntArray = field(init=False)
+    observed: IntArray = field(init=False)
+    mean: FloatArray = field(init=False)
 
-    @classmethod
-    def empty(cls, n_clients: int) -> Self:
-        """Return the state of a fleet nobody has met."""
-        return cls(
-            selected=np.zeros(n_clients, dtype=np.int64),
-            observed=np.zeros(n_clients, dtype=np.int64),
-            mean=np.zeros(n_clients),
-        )
+    def __post_init__(self, n_clients: int) -> None:
+        self.selected = np.zeros(n_clients, dtype=np.int64)
+        self.observed = np.zeros(n_clients, dtype=np.int64)
+        self.mean = np.zeros(n_clients)
 
     def evidence(self, clients: IntArray) -> IntArray:
         """Return how many observations the mean of each client stands for.

@@ -1,7 +1,6 @@
 """BSFL: bandit scheduling for federated learning (Ben Ami, Cohen, Zhao 2023)."""
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,20 +23,13 @@ class BsflState(Averages):
         latency_min: Smallest latency seen, the estimate of tau_min; infinite before the first.
     """
 
-    loss: FloatArray
-    latency_min: float
+    loss: FloatArray = field(init=False)
+    latency_min: float = field(init=False)
 
-    @classmethod
-    def empty(cls, n_clients: int) -> Self:
-        """Return the state of a fleet nobody has met."""
-        plain = Averages.empty(n_clients)
-        return cls(
-            selected=plain.selected,
-            observed=plain.observed,
-            mean=plain.mean,
-            loss=np.full(n_clients, np.nan),
-            latency_min=np.inf,
-        )
+    def __post_init__(self, n_clients: int) -> None:
+        Averages.__post_init__(self, n_clients)
+        self.loss = np.full(n_clients, np.nan)
+        self.latency_min = np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +76,7 @@ class BSFL:
 
     def init(self, n_clients: int) -> BsflState:
         """Return the state before the first round."""
-        return BsflState.empty(n_clients)
+        return BsflState(n_clients)
 
     def select(self, state: BsflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the cohort (eq. At): clients never chosen first, then the best of the others.

@@ -28,7 +28,7 @@ class CsUcb:
 
     def init(self, n_clients: int) -> Averages:
         """Return the state before the first round."""
-        return Averages.empty(n_clients)
+        return Averages(n_clients)
 
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest indices, ties broken at random."""

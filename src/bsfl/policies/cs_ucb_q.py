@@ -1,7 +1,6 @@
 """CS-UCB-Q: CS-UCB with a queue that demands each client's share (Xia et al. 2020)."""
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,20 +19,13 @@ class CsUcbQState(Averages):
     When shares change because the fleet does, the time since then counts at the new share.
     """
 
-    queue: FloatArray
-    queue_round: IntArray
+    queue: FloatArray = field(init=False)
+    queue_round: IntArray = field(init=False)
 
-    @classmethod
-    def empty(cls, n_clients: int) -> Self:
-        """Return the state of a fleet nobody has met."""
-        plain = Averages.empty(n_clients)
-        return cls(
-            selected=plain.selected,
-            observed=plain.observed,
-            mean=plain.mean,
-            queue=np.zeros(n_clients),
-            queue_round=np.ones(n_clients, dtype=np.int64),
-        )
+    def __post_init__(self, n_clients: int) -> None:
+        Averages.__post_init__(self, n_clients)
+        self.queue = np.zeros(n_clients)
+        self.queue_round = np.ones(n_clients, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +54,7 @@ class CsUcbQ:
 
     def init(self, n_clients: int) -> CsUcbQState:
         """Return the state before the first round."""
-        return CsUcbQState.empty(n_clients)
+        return CsUcbQState(n_clients)
 
     def select(
         self, state: CsUcbQState, context: RoundContext, rng: np.random.Generator

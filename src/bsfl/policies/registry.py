@@ -3,6 +3,7 @@
 from dataclasses import MISSING, fields
 from typing import Any
 
+from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
@@ -29,15 +30,7 @@ def make_policy(name: str, **settings: Any) -> Policy:
     5.0
     """
     policy = _known(name)
-    allowed = settings_of(name)
-    for setting in settings:
-        if setting not in allowed:
-            raise InvalidInput(
-                f"policy {name!r} has no setting {setting!r}; it has {', '.join(allowed) or 'none'}"
-            )
-    missing = [s for s, required in allowed.items() if required and s not in settings]
-    if missing:
-        raise InvalidInput(f"policy {name!r} needs a value for {', '.join(missing)}")
+    checks.known_settings(f"policy {name!r}", settings, settings_of(name))
     return policy(**settings)
 
 

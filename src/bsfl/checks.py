@@ -44,6 +44,16 @@ def between(name: str, value: float, low: float, high: float) -> float:
     return float(value)
 
 
+def span(name: str, value: object) -> tuple[float, float]:
+    """Return a range given as [low, high]."""
+    if not (isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))):
+        raise InvalidInput(f"{name} must be a range [low, high], got {value!r}")
+    low, high = map(float, value)
+    if not low <= high < math.inf:
+        raise InvalidInput(f"{name} must be a range [low, high] with low <= high, got {value!r}")
+    return low, high
+
+
 def natural(name: str, value: SupportsIndex, low: int = 1) -> int:
     """Return a whole number of at least `low`."""
     try:

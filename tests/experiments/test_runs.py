@@ -1,23 +1,25 @@
 """Runs on disk: resumed, compared byte by byte, summarised."""
 
+import io
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from test_scenario import SMALL, parse
 
+from bsfl.cli.tables import summary_table
 from bsfl.errors import InvalidInput
 from bsfl.experiments import runner
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.statistics import interval
 from bsfl.experiments.summary import summarise
+from bsfl.report import write_report
 from bsfl.simulation import gini, simulate
 
 
@@ -135,36 +137,113 @@ def test_one_seed_has_no_interval():
     assert one.as_json() == {"mean": 3.0, "low": None, "high": None}
 
 
-def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path):
-    """kill -9 a real `bsfl run`, several times, then let it finish."""
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path, jobs):
+    """kill -9 a real `bsfl run`, the parent alone, several times; then let it finish."""
     scenario = SMALL.replace("rounds = 30", "rounds = 1500")
     (tmp_path / "study.toml").write_text(scenario)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    reference = parse(rounds=1500)
-    run_scenario(replace(reference, name="study"), whole, jobs=2)
+    run_scenario(parse(rounds=1500), whole, jobs=2)
 
     def start():
-        command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", "1"]
+        command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", jobs]
         return subprocess.Popen(
             [*command, "--out", str(cut)],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
 
-    sizes = []
+    def n_bytes():
+        return sum(p.stat().st_size for p in cut.rglob("*.records"))
+
+    sizes = [0]
     for kill in range(3):
         process = start()
         deadline = time.monotonic() + 60
-        while sum(p.stat().st_size for p in cut.rglob("*.records")) <= (sizes[-1] if sizes else 0):
+        while n_bytes() <= sizes[-1]:
             assert process.poll() is None, f"it ended before kill {kill}"
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        os.killpg(process.pid, signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)  # its workers live on for a moment
         process.wait()
-        sizes.append(sum(p.stat().st_size for p in cut.rglob("*.records")))
+        sizes.append(n_bytes())
     total = sum(p.stat().st_size for p in whole.rglob("*.records"))
-    assert 0 < sizes[0] < total, "the first kill came in the middle"
+    assert 0 < sizes[1] < total, "the first kill came in the middle"
     assert start().wait(timeout=120) == 0
     assert contents(cut) == contents(whole)
+
+
+def test_two_runs_at_once_wait_for_each_other(finished, tmp_path):
+    (tmp_path / "study.toml").write_text(SMALL)
+    command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", "1", "--out", "out"]
+    both = [
+        subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for _ in range(2)
+    ]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    assert contents(tmp_path / "out") == contents(finished.folder)
+
+
+def test_damage_is_noticed(finished, tmp_path):
+    results = run_scenario(parse(), tmp_path, jobs=1)
+    path = results.run_file("bsfl", 0).path
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole)
+    with pytest.raises(InvalidInput, match="is damaged; delete it and run the scenario again"):
+        summarise(open_results(tmp_path))
+    changed = bytearray(whole[: len(whole) // 2])
+    changed[20] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(InvalidInput, match="differs from what is computed now"):
+        run_scenario(parse(), tmp_path, jobs=1)
+    path.unlink()
+    run_scenario(parse(), tmp_path, jobs=1)
+    assert contents(tmp_path) == contents(finished.folder)
+    for damage in ("{", "{}", "[]"):
+        (tmp_path / "manifest.json").write_text(damage)
+        with pytest.raises(InvalidInput, match=r"manifest\.json is damaged"):
+            open_results(tmp_path)
+        with pytest.raises(InvalidInput, match=r"manifest\.json is damaged"):
+            run_scenario(parse(), tmp_path, jobs=1)
+
+
+def test_nothing_is_written_for_a_scenario_that_cannot_run(tmp_path):
+    with pytest.raises(InvalidInput, match=r"study \[policies.weighted\]: this policy needs every"):
+        run_scenario(parse(policies__weighted={}), tmp_path / "out", jobs=1)
+    with pytest.raises(InvalidInput, match="jobs must be -1 or at least 1, got 0"):
+        run_scenario(parse(), tmp_path / "out", jobs=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_versions_of_the_first_run_stay(finished, tmp_path):
+    run_scenario(parse(), tmp_path, jobs=1)
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace(np.__version__, "1.0.0"))
+    run_scenario(parse(), tmp_path, jobs=1)
+    assert json.loads(path.read_text())["versions"]["numpy"] == "1.0.0"
+
+
+def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
+    assert run_scenario(parse(), finished.folder, seeds=1, jobs=1).seeds == 1
+    assert open_results(finished.folder).seeds == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 1},
+        {"cohort_size": 1, "rounds": 3},
+        {"fleet__n_clients": 1, "cohort_size": 1},
+        {"fleet__latency": {"population": "lognormal", "spread": 0.0}},
+        {"fleet__availability": {"kind": "independent", "probability": 0.0}},
+        {"fleet__failures": {"probability": 1.0}},
+        {"title": "odd [/foo] [red]title[/red]"},
+    ],
+)
+def test_odd_scenarios_can_be_reported(tmp_path, changes):
+    results = run_scenario(parse(**changes), tmp_path, jobs=1)
+    json.dumps(write_report(results), allow_nan=False)
+    Console(file=io.StringIO()).print(summary_table(summarise(results)))

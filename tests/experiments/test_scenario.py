@@ -123,6 +123,51 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             {"fleet__drift": {"at": 3, "share": 2}},
             r"\[fleet.drift\]: share must be between 0 and 1",
         ),
+        (
+            {"fleet__drift": {"at": 3, "share": 0.1}},
+            "share must move at least 2 of the 12 clients, got 0.1",
+        ),
+        ({"fleet__drift": {"at": 3, "share": 0.5, "kind": "scale"}}, "needs a factor other than 1"),
+        ({"fleet__availability": {"probability": 0.5}}, "a probability below 1 belongs to kind"),
+        (
+            {"fleet__availability": {"kind": "recorded", "path": "x"}},
+            "x cannot be read as an .npz or",
+        ),
+        ({"fleet__latency": {"population": "trace"}}, "cannot be read"),
+        (
+            {"fleet__latency": {"population": "trace", "path": 3}},
+            "path must be the name of a file, got 3",
+        ),
+        (
+            {"fleet__latency": {"population": "phones", "samples": "many"}},
+            "samples must be a finite number",
+        ),
+        (
+            {"fleet__latency": {"population": "shifted-exponential", "shift": [1.0]}},
+            "shift must be a range",
+        ),
+        ({"fleet__latency": "phones"}, r"\[fleet.latency\]: expected a table, got 'phones'"),
+        ({"fleet__data": {"quality": 0.5}}, r"quality must be a range \[low, high\], got 0.5"),
+        ({"policies": 3}, "expected a table, got 3"),
+        ({"policies__bsfl": 3}, r"\[policies.bsfl\]: expected a table, got 3"),
+        ({"policies__plain__policy": 3}, "unknown policy 3"),
+        ({"title": 7}, "study.toml: title must be a text, got 7"),
+        (
+            {"time_s": 9.0},
+            r"\[objective\]: regret needs a fixed number of rounds; leave out time_s",
+        ),
+        (
+            {"objective__generalization": "loss"},
+            "regret cannot be measured with generalization = 'loss'",
+        ),
+        (
+            {"learning": {"dataset": "linear", "split": "iid"}},
+            r"\[learning\]: expected a table, got 'iid'",
+        ),
+        (
+            {"learning": {"dataset": "linear", "split": {"kind": "dirichlet"}}},
+            "needs a value for alpha",
+        ),
         ({"fleet__failures": {"p": 1}}, r"\[fleet.failures\]: unknown key 'p'"),
         ({"fleet__data": {"quality": [0, 1]}}, r"\[fleet.data\]: quality must be a range within"),
         (
@@ -152,6 +197,15 @@ def test_mistakes_are_named_with_their_place(changes, message):
 def test_a_genie_cannot_meet_drift():
     with pytest.raises(InvalidInput, match=r"\[policies.genie\]: the genie knows one truth"):
         parse(fleet__drift={"at": 4, "share": 0.5}, policies__genie={})
+
+
+def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
+    (tmp_path / "log.csv").write_text("client,latency_s\na,1.5\nb,2.5\nc,3.0\n")
+    text = SMALL.replace('population = "lognormal"', 'population = "trace"\npath = "log.csv"')
+    (tmp_path / "own.toml").write_text(text)
+    monkeypatch.chdir("/")
+    scenario = read_scenario(tmp_path / "own.toml")
+    assert scenario.source["fleet"]["latency"]["path"] == str(tmp_path / "log.csv")
 
 
 def test_finding_scenarios(tmp_path):

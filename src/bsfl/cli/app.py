@@ -1,5 +1,6 @@
 """The commands."""
 
+import math
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ from bsfl.experiments.scenario import (
 )
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
-from bsfl.report.reproduce import FIGURES, STUDIES, figure_scenario
+from bsfl.report.reproduce import FIGURES, figure_scenario, make_study
 
 app = typer.Typer(
     help="Bandit scheduling for federated learning: which clients should train next?",
@@ -63,12 +64,12 @@ def policies() -> None:
 @app.command()
 def scenarios() -> None:
     """List the scenarios that come with bsfl, and the paper's figures."""
-    table = Table("scenario", "clients", "cohort", "rounds", "about", box=None, pad_edge=False)
+    names = ("scenario", "clients", "cohort", "rounds or time", "about")
+    table = Table(*names, box=None, pad_edge=False)
     for name, path in shipped_scenarios().items():
         one = read_scenario(path)
-        table.add_row(
-            name, str(one.fleet.n_clients), str(one.cohort_size), f"{one.rounds:,}", one.title
-        )
+        length = f"{one.rounds:,}" if math.isinf(one.time_s) else f"{one.time_s:,.0f} s"
+        table.add_row(name, str(one.fleet.n_clients), str(one.cohort_size), length, one.title)
     console.print(table)
     figures = Table("figure", "about", box=None, pad_edge=False)
     for name, about in FIGURES.items():
@@ -134,7 +135,7 @@ def _reproduce(name: str, folder: Path, *, quick: bool, jobs: int) -> None:
         _run_and_report(scenario, folder, seeds=None, jobs=jobs)
         return
     with errors.status(f"reproducing {name} ..."):
-        summary = STUDIES[name](folder, quick, jobs)
+        summary = make_study(name, folder, quick=quick, jobs=jobs)
     if "tournament" in summary:
         console.print(annealing_table(summary))
     _say_where(folder)

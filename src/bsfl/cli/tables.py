@@ -4,8 +4,9 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
-from bsfl.report.page import length
+from bsfl.experiments.summary import length
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
@@ -30,7 +31,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         if has_regret:
             cells.append(_cell(row["regret"], ",.0f"))
             cells.append(_cell(row["growth_exponent_last_decade"], ".2f"))
-        table.add_row(label, *cells)
+        table.add_row(Text(label), *cells)
     table.caption = "time: virtual; shares: of a fair share, least to most served client"
     if has_regret:
         table.caption += "\ngrowth: exponent of regret over the last decade of rounds"
@@ -57,8 +58,8 @@ def _learning_rows(table: Table, summary: dict[str, Any]) -> Table:
         cells = [_cell(row[key], form, with_interval=wide) for _, key, form, wide in columns]
         if row["time_to_target_s"] is None:
             cells[0] = f"reached by {row['reached_target']:.0%}"
-        table.add_row(label, *cells)
-    table.caption = f"time: virtual; {quality[0]}: on test data at equal virtual time"
+        table.add_row(Text(label), *cells)
+    table.caption = f"time: virtual; {quality[0]}: on test data when the virtual time is used up"
     return table
 
 
@@ -85,7 +86,8 @@ def annealing_table(summary: dict[str, Any]) -> Table:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
+    words = Text(title)  # a title may hold brackets, which are not markup
+    return Table(title=words, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
 
 
 def _cell(value: dict[str, float] | None, form: str, *, with_interval: bool = False) -> str:

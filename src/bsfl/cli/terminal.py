@@ -1,5 +1,6 @@
 """What all commands share: where they print, and how they end when something is wrong."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,11 @@ def clear_errors() -> Iterator[None]:
     except BsflError as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(NO_DATA if isinstance(error, DataError) else BAD_INPUT) from None
+    except OSError as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt:
-        command = " ".join(["bsfl", *sys.argv[1:]])
+        command = shlex.join(["bsfl", *sys.argv[1:]])
         errors.print(
             f"\nstopped; what is done is kept. To go on: {command}", markup=False, soft_wrap=True
         )

@@ -82,8 +82,8 @@ class LearningSpec:
         clients = [split.of(k) for k in range(split.n_clients)]
         local = self._local(workers)
         if self.dataset == LINEAR:
-            train, test = linear_data(seed)
-            return linear_task(train, test, clients, local)
+            (x, y), test = linear_data(seed)
+            return linear_task((x, _noisy_targets(y, split, seed)), test, clients, local)
         data = _data(self.dataset)
         x, y = _as_seen(data, split, seed)
         return image_task(
@@ -121,6 +121,14 @@ def linear_data(seed: int) -> Pairs:
     y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=N_POINTS)
     n_train = N_POINTS - _n_test()
     return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
+
+
+def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
+    """Return targets with noise of standard deviation 1 - q where their holder's quality is q."""
+    noise = stream(seed, "target-noise").normal(size=len(split.indices))
+    seen = y.copy()
+    seen[split.indices] += (1.0 - split.quality[split.owner]) * noise
+    return seen
 
 
 def _n_test() -> int:

@@ -9,9 +9,12 @@ and continued; the finished bytes are the same however often it was interrupted.
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +24,11 @@ from bsfl.errors import InvalidInput
 from bsfl.experiments.scenario import Scenario, parse_scenario
 from bsfl.records import FloatArray, RoundRecord
 from bsfl.statefile import replace_file
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # no such thing on Windows, where two runs must not share a folder
+    fcntl = None  # type: ignore[assignment]
 
 Records = npt.NDArray[np.void]
 FLUSH_EVERY = 200
@@ -50,20 +58,31 @@ class RunFile:
         return min(1.0, max(played, float(last["clock_s"][0]) / self.scenario.time_s))
 
     def append(self, records: Iterable[RoundRecord]) -> None:
-        """Write the records that are not on disk yet; `records` starts at round 1."""
-        n_done = self.n_done()
+        """Write the records that are not on disk yet; `records` starts at round 1.
+
+        One process at a time writes a file, a second one waits for it. What is on disk already is
+        compared with what is computed now, so that two halves of a run always belong together.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            file.truncate(n_done * self.dtype.itemsize)
-            batch: list[RoundRecord] = []
-            for record in records:
-                if record.t > n_done:
-                    batch.append(record)
-                if len(batch) == FLUSH_EVERY:
-                    file.write(self._pack(batch))
-                    file.flush()
-                    batch.clear()
-            file.write(self._pack(batch))
+        with self.path.open("a+b") as file:
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            file.truncate(self.n_done() * self.dtype.itemsize)
+            file.seek(0)
+            if self.progress() < 1:
+                for batch in batched(records, FLUSH_EVERY):
+                    self._write(file, self._pack(batch))
+
+    def _write(self, file: BinaryIO, content: bytes) -> None:
+        """Write bytes where the file stands, after comparing those that are there already."""
+        there = file.read(len(content))
+        if content[: len(there)] != there:
+            raise InvalidInput(
+                f"{self.path} differs from what is computed now: it is damaged, or was made by "
+                "other versions; delete it to compute the run again"
+            )
+        file.write(content[len(there) :])
+        file.flush()
 
     def read(self) -> Records:
         """Return all records of a finished run."""
@@ -71,9 +90,12 @@ class RunFile:
             raise InvalidInput(
                 f"{self.path} is not finished ({self.progress():.0%}); run the scenario again"
             )
-        return np.fromfile(self.path, dtype=self.dtype)
+        records = np.fromfile(self.path, dtype=self.dtype)
+        if not np.array_equal(records["t"], np.arange(1, len(records) + 1)):
+            raise InvalidInput(f"{self.path} is damaged; delete it and run the scenario again")
+        return records
 
-    def _pack(self, batch: list[RoundRecord]) -> bytes:
+    def _pack(self, batch: Sequence[RoundRecord]) -> bytes:
         packed = np.zeros(len(batch), dtype=self.dtype)
         for name in self.dtype.names or ():
             if name != "cohort":
@@ -89,6 +111,7 @@ class Results:
 
     def __init__(self, folder: Path, scenario: Scenario, seeds: int) -> None:
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
+        self._records: dict[str, list[Records]] = {}
 
     def run_file(self, label: str, seed: int) -> RunFile:
         """Return the file of one run, finished or not."""
@@ -104,7 +127,10 @@ class Results:
 
     def records(self, label: str) -> list[Records]:
         """Return the records of a policy, seed by seed; runs may differ in length."""
-        return [self.run_file(label, seed).read() for seed in range(self.seeds)]
+        if label not in self._records:
+            files = [self.run_file(label, seed) for seed in range(self.seeds)]
+            self._records[label] = [file.read() for file in files]
+        return self._records[label]
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
         """Return one column of a policy's records as [seed, round, ...], up to the shortest run."""
@@ -115,46 +141,61 @@ class Results:
         """Return the running sum of a column over the rounds."""
         return np.cumsum(self.column(label, name), axis=1)
 
-    def read_manifest(self) -> dict[str, Any]:
-        """Return what was written about these results."""
-        manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
-        return manifest
-
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing."""
-        path = self.folder / "manifest.json"
-        if path.exists():
-            known = json.loads(path.read_text())
-            changed = [k for k, v in known["scenario"].items() if self.scenario.source.get(k) != v]
-            changed += [k for k in self.scenario.source if k not in known["scenario"]]
-            if changed:
-                raise InvalidInput(
-                    f"{self.folder} holds results of another {known['name']!r} "
-                    f"(it differs in {', '.join(changed)}); choose another folder"
-                )
-            self.seeds = max(self.seeds, known["seeds"])
         manifest = {
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
             "record": [list(field) for field in record_dtype(self.scenario).descr],
-            "versions": {
-                "bsfl": bsfl.__version__,
-                "numpy": np.__version__,
-                "python": platform.python_version(),
-            },
+            "versions": versions(self.scenario),
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(path, (json.dumps(manifest, indent=2) + "\n").encode())
+        if (self.folder / "manifest.json").exists():
+            known = read_manifest(self.folder)
+            changed = [
+                key
+                for key in {**known["scenario"], **self.scenario.source}
+                if known["scenario"].get(key) != self.scenario.source.get(key)
+            ]
+            if changed:
+                raise InvalidInput(
+                    f"{self.folder} holds results of another {known['name']!r} "
+                    f"(it differs in {', '.join(changed)}); choose another folder"
+                )
+            manifest |= {"seeds": max(self.seeds, known["seeds"]), "versions": known["versions"]}
+        content = json.dumps(manifest, indent=2) + "\n"
+        replace_file(self.folder / "manifest.json", content.encode())
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what is written about the results in a folder."""
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise InvalidInput(f"{folder} holds no results (there is no manifest.json)")
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for key in ("name", "seeds", "scenario", "versions"):
+            manifest[key]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"{path} is damaged; choose another folder") from None
+    return manifest
+
+
+def versions(scenario: Scenario) -> dict[str, str]:
+    """Return the versions that the numbers depend on."""
+    packages = ["numpy", *(("jax", "jaxlib", "optax") if scenario.learning else ())]
+    return {
+        "bsfl": bsfl.__version__,
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
+    }
 
 
 def open_results(folder: Path) -> Results:
     """Return the results in a folder."""
-    path = folder / "manifest.json"
-    if not path.is_file():
-        raise InvalidInput(f"{folder} holds no results (there is no manifest.json)")
-    manifest = json.loads(path.read_text())
-    scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=str(path))
+    manifest = read_manifest(folder)
+    place = str(folder / "manifest.json")
+    scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)
     return Results(folder, scenario, manifest["seeds"])
 
 
@@ -167,3 +208,20 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     return np.dtype(
         [*counts, *((name, "<f8") for name in numbers), ("cohort", "<i4", (scenario.cohort_size,))]
     )
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder; others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def batched(records: Iterable[RoundRecord], size: int) -> Iterator[tuple[RoundRecord, ...]]:
+    """Yield records in groups of up to `size`."""
+    rest = iter(records)
+    while batch := tuple(islice(rest, size)):
+        yield batch

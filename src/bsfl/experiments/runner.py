@@ -1,10 +1,14 @@
 """Policies x seeds, in parallel, resumable."""
 
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bsfl.experiments.results import Results
+from bsfl.errors import InvalidInput
+from bsfl.experiments.results import Results, alone_in
 from bsfl.experiments.scenario import Scenario
 from bsfl.extras import optional_imports
+from bsfl.records import RoundRecord
 from bsfl.simulation import simulate
 
 with optional_imports():
@@ -23,21 +27,50 @@ def run_scenario(
         jobs: Processes of joblib; -1: one per core. joblib.parallel_config moves the work to
             another backend, such as a Ray or Dask cluster that shares the folder.
     """
+    if jobs == 0 or jobs < -1:
+        raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
     results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
-    results.write_manifest()
     missing = [run for run in results.runs() if results.run_file(*run).progress() < 1]
     if missing:
-        scenario.training(seed=0)  # what is wrong with it shows before anything runs
+        rehearse(scenario)
+    with alone_in(folder):
+        results.write_manifest()
     # clients of a cohort train on the cores that the processes leave free
     workers = max(1, cpu_count() // min(effective_n_jobs(jobs), max(1, len(missing))))
-    Parallel(n_jobs=jobs)(delayed(run_one)(results, *run, workers) for run in missing)
+    Parallel(n_jobs=jobs)(delayed(run_one)(results, *run, workers, os.getpid()) for run in missing)
     return results
 
 
-def run_one(results: Results, label: str, seed: int, workers: int) -> None:
+def rehearse(scenario: Scenario) -> None:
+    """Play one round of every policy, so that what is wrong shows before anything is written."""
+    scenario.training(seed=0)
+    fleet = scenario.world(seed=0)
+    for label in scenario.policies:
+        try:
+            list(
+                simulate(
+                    scenario.policy(label, fleet),
+                    fleet,
+                    cohort_size=scenario.cohort_size,
+                    rounds=1,
+                    objective=scenario.objective,
+                )
+            )
+        except InvalidInput as error:
+            raise InvalidInput(f"{scenario.name} [policies.{label}]: {error}") from None
+
+
+def run_one(results: Results, label: str, seed: int, workers: int, parent: int) -> None:
     """Play one policy in one world and write its records.
 
     An interrupted run is played again from its first round, and only what is missing is written.
+
+    Args:
+        results: Where to write.
+        label: The policy.
+        seed: The world.
+        workers: Clients that train at the same time.
+        parent: Process that asked for this; a child of it stops when it is gone.
     """
     scenario = results.scenario
     fleet = scenario.world(seed)
@@ -51,4 +84,13 @@ def run_one(results: Results, label: str, seed: int, workers: int) -> None:
         objective=scenario.objective,
         training=scenario.training(seed, workers=workers),
     )
-    results.run_file(label, seed).append(records)
+    results.run_file(label, seed).append(while_alive(parent, records))
+
+
+def while_alive(parent: int, records: Iterable[RoundRecord]) -> Iterator[RoundRecord]:
+    """Pass records on; in a child of `parent`, only as long as the parent lives."""
+    is_child = os.getppid() == parent
+    for record in records:
+        if is_child and os.getppid() != parent:
+            raise SystemExit(f"process {parent}, which asked for this run, is gone")
+        yield record

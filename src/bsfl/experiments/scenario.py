@@ -33,7 +33,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -146,7 +146,16 @@ def read_scenario(path: Path) -> Scenario:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path.name}: not a TOML file: {error}") from None
+    for part in ("latency", "availability"):
+        _resolve(content.get("fleet"), part, path.parent)
     return parse_scenario(content, name=path.stem, file=path.name)
+
+
+def _resolve(fleet: Any, part: str, folder: Path) -> None:
+    """Make the path of a recorded fleet absolute: in a file it is relative to that file."""
+    table = fleet.get(part) if isinstance(fleet, dict) else None
+    if isinstance(table, dict) and isinstance(table.get("path"), str) and table["path"]:
+        table["path"] = str((folder / table["path"]).resolve())
 
 
 def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
@@ -157,9 +166,14 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         _required(content, ("title", "cohort_size", "fleet", "policies"))
         if "rounds" not in content and "time_s" not in content:
             raise InvalidInput("missing key 'rounds' or 'time_s'")
+        if not isinstance(content["title"], str):
+            raise InvalidInput(f"title must be a text, got {content['title']!r}")
+        _table(content["policies"])
     fleet = _fleet(content["fleet"], file)
     with _at(f"{file} [objective]"):
         objective = _build(Objective, content["objective"]) if "objective" in content else None
+        if objective and "time_s" in content:
+            raise InvalidInput("regret needs a fixed number of rounds; leave out time_s")
     with _at(f"{file} [learning]"):
         learning = _learning(content["learning"]) if "learning" in content else None
         if learning and fleet.data:
@@ -171,7 +185,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     with _at(file):
         scenario = Scenario(
             name=name,
-            title=str(content["title"]),
+            title=content["title"],
             rounds=checks.natural("rounds", content.get("rounds", MAX_ROUNDS)),
             time_s=checks.positive("time_s", content["time_s"])
             if "time_s" in content
@@ -205,6 +219,7 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         _known_keys(table, (*numbers, *parts))
         _required(table, (*numbers, "latency"))
     with _at(f"{file} [fleet.latency]"):
+        _table(table["latency"])
         settings = dict(table["latency"])
         _required(settings, ("population",))
         population = settings.pop("population")
@@ -237,9 +252,19 @@ def _fleet(table: Table, file: str) -> FleetSpec:
 
 
 def _learning(table: Table) -> LearningSpec:
-    split = dict(table.get("split", {"kind": "iid"}))
+    _known_keys(table, tuple(f.name for f in fields(LearningSpec)))
+    split = table.get("split", {"kind": "iid"})
+    _table(split)
     checks.one_of("kind", split.get("kind"), tuple(SPLITS))
     _known_keys(split, ("kind", "label_noise", "quality", *split_settings(split["kind"])))
+    for key in ("label_noise", "quality"):
+        if key in split:
+            checks.span(key, split[key])
+    missing = [
+        k for k, needed in split_settings(split["kind"]).items() if needed and k not in split
+    ]
+    if missing:
+        raise InvalidInput(f"split {split['kind']!r} needs a value for {', '.join(missing)}")
     learning: LearningSpec = _build(LearningSpec, {**table, "split": split})
     return learning
 
@@ -247,10 +272,11 @@ def _learning(table: Table) -> LearningSpec:
 def _policy(label: str, table: Table) -> tuple[str, Table]:
     if not re.fullmatch(r"[\w.+-]+", label) or label.startswith("."):
         raise InvalidInput(f"a policy's label may hold letters, digits and . _ + -, got {label!r}")
+    _table(table)
     settings = dict(table)
     name = settings.pop("policy", label)
-    if name not in POLICIES:
-        raise InvalidInput(f"unknown policy {name!r}{_nearest(name, POLICIES)}")
+    if not isinstance(name, str) or name not in POLICIES:
+        raise InvalidInput(f"unknown policy {name!r}{_nearest(str(name), POLICIES)}")
     _known_keys(settings, ("policy", *settings_of(name)))
     return name, settings
 
@@ -259,15 +285,20 @@ def _build(kind: Callable[..., Any], table: Table) -> Any:
     """Return a record made from a table after checking its keys."""
     known = fields(kind)  # type: ignore[arg-type]
     _known_keys(table, tuple(f.name for f in known))
-    try:
-        return kind(**table)
-    except TypeError as error:
-        raise InvalidInput(str(error).partition(") ")[2] or str(error)) from None
+    _required(
+        table,
+        tuple(f.name for f in known if f.default is MISSING and f.default_factory is MISSING),
+    )
+    return kind(**table)
+
+
+def _table(table: object) -> None:
+    if not isinstance(table, dict):
+        raise InvalidInput(f"expected a table, got {table!r}")
 
 
 def _known_keys(table: Table, known: tuple[str, ...]) -> None:
-    if not isinstance(table, dict):
-        raise InvalidInput(f"expected a table, got {table!r}")
+    _table(table)
     for key in table:
         if key not in known:
             raise InvalidInput(f"unknown key {key!r}{_nearest(key, known)}")

@@ -26,7 +26,7 @@ class Interval:
 
     def as_json(self) -> dict[str, float | None]:
         """Return plain numbers, None for what is not known."""
-        return {k: None if math.isnan(v) else v for k, v in asdict(self).items()}
+        return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
 
 
 def interval(values: npt.ArrayLike) -> Interval:
@@ -46,4 +46,5 @@ def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     if n < 2:
         return mean, np.full_like(mean, np.nan)
     quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else 1.96 + 2.4 / (n - 1)
-    return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))
+    with np.errstate(invalid="ignore"):  # a diverged run has no spread
+        return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))

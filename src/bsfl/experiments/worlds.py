@@ -29,8 +29,10 @@ class AvailabilitySpec:
         checks.one_of("kind", self.kind, ("always", "independent", "recorded"))
         checks.between("probability", self.probability, 0.0, 1.0)
         checks.natural("rounds_per_step", self.rounds_per_step)
-        if (self.kind == "recorded") != bool(self.path):
+        if (self.kind == "recorded") != bool(self.path) or not isinstance(self.path, str):
             raise InvalidInput("path must be given for kind = 'recorded', and only for it")
+        if (self.kind == "independent") != (self.probability < 1):
+            raise InvalidInput("a probability below 1 belongs to kind = 'independent'")
 
     def build(self, n_clients: int, rng: np.random.Generator) -> Availability:
         """Return the availability of one world."""
@@ -63,11 +65,17 @@ class DriftSpec:
         checks.natural("ramp", self.ramp, low=0)
         if self.kind == "swap" and (self.factor != 1.0 or self.ramp):
             raise InvalidInput("factor and ramp belong to kind = 'scale'")
+        if self.kind == "scale" and self.factor == 1.0:
+            raise InvalidInput("kind = 'scale' needs a factor other than 1")
 
     def apply(self, base: Latencies, rng: np.random.Generator) -> Latencies:
         """Return the latencies with the change in them."""
         n_clients = base.n_clients
         who = rng.choice(n_clients, round(self.share * n_clients), replace=False)
+        if len(who) < 2:
+            raise InvalidInput(
+                f"share must move at least 2 of the {n_clients} clients, got {self.share}"
+            )
         if self.kind == "swap":
             source = np.arange(n_clients)
             source[who] = np.roll(who, 1)  # who is in random order: a random cycle
@@ -94,7 +102,8 @@ class DataSpec:
     def __post_init__(self) -> None:
         checks.at_least("mean_samples", self.mean_samples, 1.0)
         checks.at_least("size_sigma", self.size_sigma, 0.0)
-        if len(self.quality) != 2 or not 0 < self.quality[0] <= self.quality[1] <= 1:
+        low, high = checks.span("quality", self.quality)
+        if not 0 < low <= high <= 1:
             raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
 
     def build(self, n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

@@ -71,7 +71,10 @@ def read_availability(
 
     Each client follows a random device, twice the same one only if there are fewer devices.
     """
-    content = np.load(path, allow_pickle=False)
+    try:
+        content = np.load(path, allow_pickle=False)
+    except (OSError, ValueError):
+        raise InvalidInput(f"{path} cannot be read as an .npz or .npy file") from None
     if isinstance(content, np.lib.npyio.NpzFile):
         if "state" not in content:
             raise InvalidInput(f"{path}: there is no array 'state' in the file")

@@ -61,8 +61,8 @@ def phone_latencies(
 
     E is the inference time per sample in ms; B bytes travel twice, 8 bits a byte.
     """
-    if not np.all(np.asarray(samples) > 0):
-        checks.positive("samples", float(np.min(samples)))
+    if not isinstance(samples, np.ndarray):
+        checks.positive("samples", samples)
     training = TRAINING_OVER_INFERENCE * samples * compute_ms / 1000.0
     transfer = 2 * 8 * checks.positive("model_bytes", model_bytes) / 1000.0 / kbps
     sigma = checks.at_least("jitter", jitter, 0.0)

@@ -89,9 +89,9 @@ def exponential_population(
     scale: tuple[float, float] = (0.5, 5.0),
 ) -> Latencies:
     """Return shift + Exp(scale) with both uniform in a range, seconds."""
-    for name, (low, high) in (("shift", shift), ("scale", scale)):
-        if not 0 < low <= high:
-            raise InvalidInput(f"{name} must be a range above 0, got [{low}, {high}]")
+    for name, bounds in (("shift", shift), ("scale", scale)):
+        if checks.span(name, bounds)[0] <= 0:
+            raise InvalidInput(f"{name} must be a range above 0, got {bounds!r}")
     return shifted_exponential(rng.uniform(*shift, n_clients), rng.uniform(*scale, n_clients))
 
 

@@ -25,7 +25,7 @@ def trace(
     n_clients: int,
     rng: np.random.Generator,
     *,
-    path: str,
+    path: str = "",
     samples: float | FloatArray = 120,
     model_bytes: float = 1_000_000,
     jitter: float = 0.2,
@@ -40,7 +40,12 @@ def trace(
         model_bytes: As for phones; only for capacities.
         jitter: As for phones; only for capacities.
     """
-    columns, rows = read_trace(Path(path))
+    if not isinstance(path, str):
+        raise InvalidInput(f"path must be the name of a file, got {path!r}")
+    try:
+        columns, rows = read_trace(Path(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
     recorded = list(rows.values())
     who = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
     if columns == LATENCY:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bsfl.experiments.results import Results
+from bsfl.experiments.results import Results, alone_in
 from bsfl.experiments.summary import summarise
 from bsfl.extras import optional_imports
 from bsfl.statefile import replace_file
@@ -20,13 +20,14 @@ __all__ = ["write_report", "write_summary"]
 def write_report(results: Results) -> dict[str, Any]:
     """Write summary.json, report.html and the figures beside the results; return the summary."""
     summary = summarise(results)
-    write_summary(results.folder, summary)
-    save(time_figure(results), results.folder, "time")
-    if results.scenario.learning:
-        save(learning_figure(results), results.folder, "learning")
-    if results.scenario.objective:
-        save(regret_figure(results), results.folder, "regret")
-    write_page(results, summary)
+    with alone_in(results.folder):
+        write_summary(results.folder, summary)
+        save(time_figure(results), results.folder, "time")
+        if results.scenario.learning:
+            save(learning_figure(results), results.folder, "learning")
+        if results.scenario.objective:
+            save(regret_figure(results), results.folder, "regret")
+        write_page(results, summary)
     return summary
 
 

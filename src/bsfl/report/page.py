@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from bsfl.experiments.results import Results
+from bsfl.experiments.results import Results, read_manifest
 from bsfl.experiments.statistics import band
-from bsfl.experiments.summary import find_target, selections
+from bsfl.experiments.summary import find_target, length, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.learned import learned_speeds
 from bsfl.report.scenario_figures import learning_curves, shown_rounds
@@ -46,7 +46,7 @@ def write_page(results: Results, summary: dict[str, Any]) -> Path:
         _table(summary),
         *(_figure(caption, figure) for caption, figure in _figures(results)),
         "<h2>Scenario and versions</h2>",
-        f"<pre>{escape(json.dumps(results.read_manifest(), indent=2))}</pre>",
+        f"<pre>{escape(json.dumps(read_manifest(results.folder), indent=2))}</pre>",
     ]
     page = (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -145,7 +145,7 @@ def _lorenz(results: Results) -> go.Figure:
     figure.add_scatter(x=[0, 100], y=[0, 100], name="all equal", line={"color": "#999"})
     for i, label in enumerate(results.scenario.policies):
         counts = np.sort(selections(results, label).mean(axis=0))
-        share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum()
+        share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / max(counts.sum(), 1)
         x = np.linspace(0, 100, len(share))
         figure.add_scatter(x=x, y=share, name=escape(label), line={"color": COLOURS[i % 7]})
     return figure
@@ -167,12 +167,12 @@ def _heat_map(results: Results, label: str) -> go.Figure:
     figure.add_heatmap(
         z=share,
         x=[str(k) for k in order],
-        y=edges[1:],
+        y=(edges[1:] + edges[:-1]) / 2,
         colorscale="Viridis",
         zmin=0,
-        zmax=max(2.0, float(np.percentile(share, 99))),
+        zmax=3,
         colorbar={"title": "share"},
-        hovertemplate="client %{x}, up to round %{y}: %{z:.2f}<extra></extra>",
+        hovertemplate="client %{x}, around round %{y:.0f}: %{z:.2f}<extra></extra>",
     )
     figure.update_xaxes(showticklabels=False, type="category")
     return figure
@@ -231,13 +231,6 @@ def _headline(summary: dict[str, Any]) -> str:
         "Means over seeds, ± half of the 95 % interval."
         + (f" The target is {target['name']}." if target else "")
     )
-
-
-def length(summary: dict[str, Any]) -> str:
-    """Return how long the runs were."""
-    if summary["time_s"] is None:
-        return f"{summary['rounds']:,} rounds"
-    return f"{summary['time_s']:,.0f} s of virtual time"
 
 
 def _table(summary: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """The paper's figures, each from one name."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,27 @@ def _quick(scenario: Scenario) -> Scenario:
     return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
 
 
+def finished_study(name: str, folder: Path, *, quick: bool) -> dict[str, Any] | None:
+    """Return the summary of a study that was made before in this folder."""
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    summary: dict[str, Any] = json.loads(path.read_text())
+    if (summary.get("study"), summary.get("quick")) != (name, quick):
+        raise InvalidInput(f"{folder} holds other results; choose another folder")
+    return summary
+
+
+def make_study(name: str, folder: Path, *, quick: bool, jobs: int) -> dict[str, Any]:
+    """Make a figure without a scenario, unless it is there already, and return its summary."""
+    done = finished_study(name, folder, quick=quick)
+    if done:
+        return done
+    summary = {"study": name, "quick": quick, **STUDIES[name](folder, quick, jobs)}
+    write_summary(folder, summary)
+    return summary
+
+
 def _annealing(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
     steps, runs, instances = (2000, 5, 200) if quick else (5000, 20, 2000)
     problem = study.draw_problem(0, n_clients=500, m=25)
@@ -59,7 +81,6 @@ def _annealing(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
             "mean_best_energy": {p: float(np.mean(e.max(axis=1))) for p, e in paths.items()},
         },
     }
-    write_summary(folder, summary)
     return summary
 
 
@@ -71,15 +92,12 @@ def _annealing_graph(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
         "states": len(graphs["swap"].cohorts),
         "edges": {name: len(graph.edges) for name, graph in graphs.items()},
     }
-    write_summary(folder, summary)
     return summary
 
 
 def _generalization(folder: Path, quick: bool, jobs: int) -> dict[str, Any]:
     save(generalization_figure(), folder, "generalization")
-    summary = {"target_rate": 0.25, "betas": [1, 2, 3, 5]}
-    write_summary(folder, summary)
-    return summary
+    return {"target_rate": 0.25, "betas": [1, 2, 3, 5]}
 
 
 STUDIES: dict[str, Callable[[Path, bool, int], dict[str, Any]]] = {
@@ -87,7 +105,7 @@ STUDIES: dict[str, Callable[[Path, bool, int], dict[str, Any]]] = {
     "annealing-graph": _annealing_graph,
     "generalization": _generalization,
 }
-"""Figures without a scenario: (folder, quick, jobs) -> summary; they write both into the folder."""
+"""Figures without a scenario: (folder, quick, jobs) -> summary; they write the figures."""
 
 FIGURES = {
     "regret-iid": "regret, K=20, m=5, i.i.d.",

@@ -30,7 +30,10 @@ def regret_figure(results: Results) -> Figure:
             if regret[:, late - 1].min() > 0:
                 _curve(logarithmic, late, regret[:, late - 1], label, i)
         own = logarithmic.twinx()
-        (line,) = own.plot(late, bound(results, late), color="0.45", ls=(0, (4, 2)), lw=1.3)
+        limit = bound(results, late)
+        if not np.isfinite(limit).all():
+            limit = np.full(len(late), np.nan)
+        (line,) = own.plot(late, limit, color="0.45", ls=(0, (4, 2)), lw=1.3)
         own.set_yscale("log")
         own.grid(False)
         own.spines["right"].set_visible(True)
@@ -66,7 +69,7 @@ def time_figure(results: Results) -> Figure:
             rounds = shown_rounds(clock.shape[1])
             _curve(time, rounds, clock[:, rounds - 1], label, i)
             counts = np.sort(selections(results, label).mean(axis=0))
-            share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / counts.sum()
+            share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / max(counts.sum(), 1)
             people = np.linspace(0, 100, len(share))
             lorenz.plot(people, share, color=COLOURS[i % 7], ls=LINES[i % 7], label=label)
         time.set(xlabel="round", ylabel="virtual time (s)", title="Time spent")
@@ -110,9 +113,9 @@ def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArr
     runs = [evaluated(records) for records in results.records(label)]
     first = max(run["clock_s"][0] for run in runs)
     last = min(run["clock_s"][-1] for run in runs)
-    times = np.linspace(first, last, N_POINTS)
-    curves = [run[column][np.searchsorted(run["clock_s"], times, side="right") - 1] for run in runs]
-    return times, np.stack(curves)
+    times = np.linspace(min(first, last), last, N_POINTS)
+    at = [np.searchsorted(run["clock_s"], times, side="right").clip(1) - 1 for run in runs]
+    return times, np.stack([run[column][i] for run, i in zip(runs, at, strict=True)])
 
 
 def _curve(axes: Axes, x: IntArray | FloatArray, curves: FloatArray, label: str, i: int) -> None:

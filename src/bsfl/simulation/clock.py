@@ -12,7 +12,7 @@ class RoundOutcome:
     """What the server sees of a round.
 
     Attributes:
-        duration_s: min(max latency of the cohort, tau_max); 0 when nobody was there to ask.
+        duration_s: min(max latency of the cohort, tau_max); tau_max when nobody was there to ask.
         observations: What each member showed.
         n_timeouts: How many did not answer before the deadline.
     """
@@ -40,7 +40,7 @@ def run_round(cohort: IntArray, latencies: FloatArray, *, tau_max: float) -> Rou
         chosen=cohort,
     )
     return RoundOutcome(
-        duration_s=float(seen.latency.max(initial=0.0)),
+        duration_s=float(seen.latency.max()) if len(cohort) else tau_max,
         observations=seen,
         n_timeouts=int(np.count_nonzero(late)),
     )

@@ -32,6 +32,9 @@ def growth_exponent(regret: FloatArray, first: int, last: int) -> float:
     >>> round(growth_exponent(3.0 * np.arange(1, 101) ** 0.5, 10, 100), 6)
     0.5
     """
+    last = min(last, len(regret))
+    if first >= last:
+        return float("nan")
     rounds = np.unique(np.geomspace(first, last, 50).round().astype(np.int64))
     rounds = rounds[regret[rounds - 1] > 0]
     if len(rounds) < 2:

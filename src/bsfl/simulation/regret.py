@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bsfl import checks
+from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Phase
 from bsfl.generalization import DEFICITS, Deficit, signed_power
@@ -32,6 +33,8 @@ class Objective:
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)
         plugin("generalization", self.generalization, DEFICITS)
+        if self.generalization == "loss":
+            raise InvalidInput("regret cannot be measured with generalization = 'loss'")
 
 
 class Yardstick:
@@ -77,5 +80,7 @@ def regret_bound(
     rounds: IntArray, *, n_clients: int, cohort_size: int, delta_max: float, delta_min: float
 ) -> FloatArray:
     r"""Return Delta_max K (4 (m + 1) ln n / Delta_min^2 + 1 + pi^2 / 3) (Theorem 1)."""
+    if delta_min == 0:
+        return np.full(len(rounds), np.inf)
     explored = 4 * (cohort_size + 1) * np.log(rounds) / delta_min**2
     return np.asarray(delta_max * n_clients * (explored + 1 + np.pi**2 / 3))

@@ -72,7 +72,7 @@ def simulate(
             n_timeouts=outcome.n_timeouts,
             regret=yardstick.regret(cohort, context) if yardstick else math.nan,
             train_loss=_mean(seen.loss),
-            test_loss=test.loss if test else math.nan,
+            test_loss=_or_infinite(test.loss) if test else math.nan,
             test_accuracy=test.accuracy if test and test.accuracy is not None else math.nan,
         )
 
@@ -109,6 +109,11 @@ class Training:
         if t % self.evaluate_every and not last:
             return None
         return self.task.evaluate(self.params)
+
+
+def _or_infinite(loss: float) -> float:
+    """Return the loss of a model, infinite when it diverged; NaN means not evaluated."""
+    return math.inf if math.isnan(loss) else loss
 
 
 def _mean(values: FloatArray) -> float:

@@ -1,6 +1,5 @@
 """The frozen records that cross the borders between rooms."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -190,26 +189,26 @@ class RoundRecord:
             simulation.
         cohort_size: How many were wanted.
         n_available: How many could be chosen from.
-        duration_s: How long the round took; NaN where nobody measured it.
-        clock_s: Virtual time at the end of the round; NaN outside a simulation.
-        n_timeouts: Members that missed the deadline; 0 outside a simulation.
-        regret: What the genie's cohort would have been worth more; NaN where it is not computed.
-        train_loss: Mean loss of the members that trained; NaN where nobody did.
-        test_loss: Loss of the model on test data after the round; NaN where it was not evaluated.
-        test_accuracy: Share of right answers on test data; NaN likewise.
+        duration_s: How long the round took; None where nobody measured it.
+        clock_s: Virtual time at the end of the round; None outside a simulation.
+        n_timeouts: Members that missed the deadline; None outside a simulation.
+        regret: What the genie's cohort would have been worth more; None where it is not computed.
+        train_loss: Mean loss of the members that trained; None where nobody did.
+        test_loss: Loss of the model on test data after the round; None where it was not evaluated.
+        test_accuracy: Share of right answers on test data; None likewise.
     """
 
     t: int
     cohort: tuple[str, ...] | tuple[int, ...]
     cohort_size: int
     n_available: int
-    duration_s: float = math.nan
-    clock_s: float = math.nan
-    n_timeouts: int = 0
-    regret: float = math.nan
-    train_loss: float = math.nan
-    test_loss: float = math.nan
-    test_accuracy: float = math.nan
+    duration_s: float | None = None
+    clock_s: float | None = None
+    n_timeouts: int | None = None
+    regret: float | None = None
+    train_loss: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
 
     @property
     def short(self) -> bool:

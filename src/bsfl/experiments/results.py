@@ -99,7 +99,8 @@ class RunFile:
         packed = np.zeros(len(batch), dtype=self.dtype)
         for name in self.dtype.names or ():
             if name != "cohort":
-                packed[name] = [getattr(record, name) for record in batch]
+                values = [getattr(record, name) for record in batch]
+                packed[name] = [np.nan if value is None else value for value in values]
         packed["cohort"] = -1
         for row, record in zip(packed["cohort"], batch, strict=True):
             row[: len(record.cohort)] = record.cohort

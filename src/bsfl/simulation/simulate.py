@@ -70,10 +70,10 @@ def simulate(
             duration_s=outcome.duration_s,
             clock_s=clock_s,
             n_timeouts=outcome.n_timeouts,
-            regret=yardstick.regret(cohort, context) if yardstick else math.nan,
+            regret=yardstick.regret(cohort, context) if yardstick else None,
             train_loss=_mean(seen.loss),
-            test_loss=_or_infinite(test.loss) if test else math.nan,
-            test_accuracy=test.accuracy if test and test.accuracy is not None else math.nan,
+            test_loss=_or_infinite(test.loss) if test else None,
+            test_accuracy=test.accuracy if test else None,
         )
 
 
@@ -112,10 +112,10 @@ class Training:
 
 
 def _or_infinite(loss: float) -> float:
-    """Return the loss of a model, infinite when it diverged; NaN means not evaluated."""
+    """Return the loss of a model, infinite when it diverged."""
     return math.inf if math.isnan(loss) else loss
 
 
-def _mean(values: FloatArray) -> float:
+def _mean(values: FloatArray) -> float | None:
     known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
+    return float(known.mean()) if len(known) else None

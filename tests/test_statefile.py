@@ -178,17 +178,18 @@ ROUNDS_FOR_EVER = """
 import sys
 from bsfl import BSFL, Scheduler
 scheduler = Scheduler(BSFL(alpha=4.0), cohort_size=50, seed=1)
-scheduler.join(range(5000))
+scheduler.join(range(200_000))
 while True:
     scheduler.observe({k: 1.0 + k % 7 for k in scheduler.select()})
-    scheduler.save(sys.argv[1])
+    for _ in range(5):  # nearly all the time is spent saving, so that is where the kill comes
+        scheduler.save(sys.argv[1])
 """
 
 
 def test_killed_at_any_moment_the_file_is_whole(tmp_path):
     path, rng = tmp_path / "s.bsfl", np.random.default_rng(0)
     reached = []
-    for _ in range(12):
+    for _ in range(20):
         process = subprocess.Popen([sys.executable, "-c", ROUNDS_FOR_EVER, str(path)])
         try:
             deadline = time.monotonic() + 60
@@ -197,7 +198,7 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path):
                 assert time.monotonic() < deadline, "the process never saved"
                 assert process.poll() is None
                 time.sleep(0.001)
-            time.sleep(float(rng.uniform(0, 0.05)))
+            time.sleep(float(rng.uniform(0, 0.3)))
         finally:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
@@ -206,4 +207,4 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path):
         assert scheduler._state.observed.sum() == 50 * scheduler.t
         assert scheduler.outstanding == []
         reached.append(scheduler.t)
-    assert len(set(reached)) > 3, "the kills came at different moments"
+    assert len(set(reached)) > 1, "the kills came at different moments"

@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -145,14 +147,19 @@ def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run_scenario(parse(rounds=1500), whole, jobs=2)
 
+    groups = []
+
     def start():
         command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", jobs]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, "--out", str(cut)],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
+        groups.append(process.pid)
+        return process
 
     def n_bytes():
         return sum(p.stat().st_size for p in cut.rglob("*.records"))
@@ -171,6 +178,9 @@ def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path
     total = sum(p.stat().st_size for p in whole.rglob("*.records"))
     assert 0 < sizes[1] < total, "the first kill came in the middle"
     assert start().wait(timeout=120) == 0
+    for group in groups:  # a worker that was idle when its parent was killed lingers for minutes
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
     assert contents(cut) == contents(whole)
 
 

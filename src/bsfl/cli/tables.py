@@ -6,6 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from bsfl.experiments.statistics import shown
 from bsfl.experiments.summary import length
 
 
@@ -23,14 +24,16 @@ def summary_table(summary: dict[str, Any]) -> Table:
         table.add_column(name, justify="left" if name == "policy" else "right")
     for label, row in summary["policies"].items():
         cells = [
-            _cell(row["total_time_s"], ",.0f"),
-            _cell(row["speed_up"], ".2f", with_interval=True),
-            _cell(row["gini"], ".3f"),
-            f"{_cell(row['min_share'], '.2f')} - {_cell(row['max_share'], '.2f')}",
+            shown(row["total_time_s"], ",.0f", with_interval=False),
+            shown(row["speed_up"], ".2f", with_interval=True),
+            shown(row["gini"], ".3f", with_interval=False),
+            " - ".join(
+                shown(row[key], ".2f", with_interval=False) for key in ("min_share", "max_share")
+            ),
         ]
         if has_regret:
-            cells.append(_cell(row["regret"], ",.0f"))
-            cells.append(_cell(row["growth_exponent_last_decade"], ".2f"))
+            cells.append(shown(row["regret"], ",.0f", with_interval=False))
+            cells.append(shown(row["growth_exponent_last_decade"], ".2f", with_interval=False))
         table.add_row(Text(label), *cells)
     table.caption = "time: virtual; shares: of a fair share, least to most served client"
     if has_regret:
@@ -55,7 +58,7 @@ def _learning_rows(table: Table, summary: dict[str, Any]) -> Table:
     for name, *_ in columns:
         table.add_column(name, justify="right")
     for label, row in summary["policies"].items():
-        cells = [_cell(row[key], form, with_interval=wide) for _, key, form, wide in columns]
+        cells = [shown(row[key], form, with_interval=wide) for _, key, form, wide in columns]
         if row["time_to_target_s"] is None:
             cells[0] = f"reached by {row['reached_target']:.0%}"
         table.add_row(Text(label), *cells)
@@ -88,12 +91,3 @@ def annealing_table(summary: dict[str, Any]) -> Table:
 def _table(title: str) -> Table:
     words = Text(title)  # a title may hold brackets, which are not markup
     return Table(title=words, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
-
-
-def _cell(value: dict[str, float] | None, form: str, *, with_interval: bool = False) -> str:
-    if value is None or value["mean"] is None:
-        return ""
-    text = format(value["mean"], form)
-    if with_interval and value["low"] is not None:
-        text += f" ± {value['high'] - value['mean']:{form}}"
-    return text

@@ -1,6 +1,7 @@
 """Means over seeds with 95 % intervals."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -27,6 +28,21 @@ class Interval:
     def as_json(self) -> dict[str, float | None]:
         """Return plain numbers, None for what is not known."""
         return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
+
+
+def shown(
+    value: Mapping[str, float | None] | None, form: str, *, with_interval: bool = True
+) -> str:
+    """Return an interval from a summary as text, empty where it is not known.
+
+    >>> shown({"mean": 2.0, "low": 1.5, "high": 2.5}, ".2f")
+    '2.00 ± 0.50'
+    """
+    if value is None or value["mean"] is None:
+        return ""
+    if not with_interval or value["high"] is None:
+        return format(value["mean"], form)
+    return f"{value['mean']:{form}} ± {value['high'] - value['mean']:{form}}"
 
 
 def interval(values: npt.ArrayLike) -> Interval:

@@ -10,12 +10,13 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from bsfl.experiments.results import Results, read_manifest
-from bsfl.experiments.statistics import band
+from bsfl.experiments.statistics import band, shown
 from bsfl.experiments.summary import find_target, length, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.learned import learned_speeds
 from bsfl.report.scenario_figures import learning_curves, shown_rounds
 from bsfl.report.style import COLOURS
+from bsfl.simulation import lorenz
 from bsfl.statefile import replace_file
 
 N_BLOCKS = 40
@@ -144,10 +145,11 @@ def _lorenz(results: Results) -> go.Figure:
     figure = _empty("clients, least chosen first (%)", "share of all selections (%)")
     figure.add_scatter(x=[0, 100], y=[0, 100], name="all equal", line={"color": "#999"})
     for i, label in enumerate(results.scenario.policies):
-        counts = np.sort(selections(results, label).mean(axis=0))
-        share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / max(counts.sum(), 1)
+        share = 100 * lorenz(selections(results, label).mean(axis=0))
         x = np.linspace(0, 100, len(share))
-        figure.add_scatter(x=x, y=share, name=escape(label), line={"color": COLOURS[i % 7]})
+        figure.add_scatter(
+            x=x, y=share, name=escape(label), line={"color": COLOURS[i % len(COLOURS)]}
+        )
     return figure
 
 
@@ -189,7 +191,7 @@ def _learned(results: Results) -> go.Figure:
             error_y={"array": np.nan_to_num(speeds.half[who]), "thickness": 1, "width": 0},
             mode="markers",
             name=escape(label),
-            marker={"color": COLOURS[i % 7], "size": 5},
+            marker={"color": COLOURS[i % len(COLOURS)], "size": 5},
             customdata=np.column_stack([who, speeds.count[who]]),
             hovertemplate="client %{customdata[0]}: %{y:.3f} from %{customdata[1]} answers",
         )
@@ -250,26 +252,18 @@ def _table(summary: dict[str, Any]) -> str:
         "growth of regret": ("growth_exponent_last_decade", ".2f"),
     }
     rows = summary["policies"].values()
-    shown = {
+    filled = {
         name: key
         for name, key in columns.items()
         if any((row.get(key[0]) or {}).get("mean") is not None for row in rows)
-        and not (key[0] == "total_time_s" and summary["time_s"])
+        and key[0] != ("total_time_s" if summary["time_s"] else "rounds")  # the same for all
     }
-    head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", *shown))
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", *filled))
     body = "".join(
         f"<tr><td>{escape(label)}</td>"
-        + "".join(f"<td>{_cell(row.get(key), form)}</td>" for key, form in shown.values())
+        + "".join(f"<td>{shown(row.get(key), form) or '–'}</td>" for key, form in filled.values())
         + "</tr>"
         for label, row in summary["policies"].items()
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div class='wide'>{table}</div>"
-
-
-def _cell(value: dict[str, float | None] | None, form: str) -> str:
-    if value is None or value["mean"] is None:
-        return "–"
-    if value["high"] is None:
-        return format(value["mean"], form)
-    return f"{value['mean']:{form}} ± {value['high'] - value['mean']:{form}}"

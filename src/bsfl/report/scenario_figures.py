@@ -9,6 +9,7 @@ from bsfl.experiments.statistics import band
 from bsfl.experiments.summary import bound, evaluated, find_target, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.style import COLOURS, LINES, house_style
+from bsfl.simulation import lorenz
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""
@@ -62,19 +63,24 @@ def time_figure(results: Results) -> Figure:
     scenario = results.scenario
     with house_style():
         figure = Figure(figsize=(11, 4.2))
-        time, lorenz = figure.subplots(1, 2)
-        lorenz.plot([0, 100], [0, 100], color="0.6", lw=1, label="all equal")
+        time, spread = figure.subplots(1, 2)
+        spread.plot([0, 100], [0, 100], color="0.6", lw=1, label="all equal")
         for i, label in enumerate(scenario.policies):
             clock = results.column(label, "clock_s")
             rounds = shown_rounds(clock.shape[1])
             _curve(time, rounds, clock[:, rounds - 1], label, i)
-            counts = np.sort(selections(results, label).mean(axis=0))
-            share = 100 * np.concatenate([[0.0], np.cumsum(counts)]) / max(counts.sum(), 1)
+            share = 100 * lorenz(selections(results, label).mean(axis=0))
             people = np.linspace(0, 100, len(share))
-            lorenz.plot(people, share, color=COLOURS[i % 7], ls=LINES[i % 7], label=label)
+            spread.plot(
+                people,
+                share,
+                color=COLOURS[i % len(COLOURS)],
+                ls=LINES[i % len(LINES)],
+                label=label,
+            )
         time.set(xlabel="round", ylabel="virtual time (s)", title="Time spent")
         time.yaxis.set_major_formatter("{x:,.0f}")
-        lorenz.set(
+        spread.set(
             xlabel="clients, least chosen first (%)",
             ylabel="share of all selections (%)",
             title="Participation (Lorenz curve)",
@@ -82,7 +88,7 @@ def time_figure(results: Results) -> Figure:
             ylim=(0, 100),
         )
         time.legend()
-        lorenz.legend()
+        spread.legend()
         _headline(figure, results)
     return figure
 

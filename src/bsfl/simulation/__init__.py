@@ -1,6 +1,6 @@
 """The virtual-clock loop, the genie's yardstick, and what a run amounts to."""
 
-from bsfl.simulation.metrics import gini, growth_exponent, participation
+from bsfl.simulation.metrics import gini, growth_exponent, lorenz, participation
 from bsfl.simulation.regret import Objective, Yardstick, regret_bound
 from bsfl.simulation.simulate import Training, simulate
 
@@ -10,6 +10,7 @@ __all__ = [
     "Yardstick",
     "gini",
     "growth_exponent",
+    "lorenz",
     "participation",
     "regret_bound",
     "simulate",

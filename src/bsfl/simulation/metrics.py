@@ -19,6 +19,17 @@ def gini(counts: IntArray | FloatArray) -> float:
     return float(np.sum((2 * np.arange(1, k + 1) - k - 1) * np.sort(counts)) / (k * total))
 
 
+def lorenz(counts: IntArray | FloatArray) -> FloatArray:
+    """Return the share of all selections that the least chosen 0, 1, 2, ... K clients have.
+
+    >>> lorenz(np.array([3, 1]))
+    array([0.  , 0.25, 1.  ])
+    """
+    summed = np.concatenate([[0.0], np.cumsum(np.sort(counts))])
+    shares: FloatArray = summed / max(summed[-1], 1.0)
+    return shares
+
+
 def participation(cohorts: IntArray, n_clients: int) -> IntArray:
     """Return how often each client was chosen; entries below 0 are empty places."""
     return np.bincount(cohorts[cohorts >= 0].ravel(), minlength=n_clients)

@@ -196,6 +196,7 @@ class RoundRecord:
         train_loss: Mean loss of the members that trained; None where nobody did.
         test_loss: Loss of the model on test data after the round; None where it was not evaluated.
         test_accuracy: Share of right answers on test data; None likewise.
+        worst_label_accuracy: The same for the label that the model knows worst; None likewise.
     """
 
     t: int
@@ -209,6 +210,7 @@ class RoundRecord:
     train_loss: float | None = None
     test_loss: float | None = None
     test_accuracy: float | None = None
+    worst_label_accuracy: float | None = None
 
     @property
     def short(self) -> bool:

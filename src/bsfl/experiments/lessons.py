@@ -33,7 +33,7 @@ class LearningSpec:
         split: Name of a split and its settings, as `kind` and further keys.
         batch_size, epochs, optimizer, learning_rate, momentum, weighting: How a client trains and
             what it weighs in the average.
-        evaluate_every: Rounds between two evaluations.
+        evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
         target_accuracy: Accuracy to which time is measured; None: a little less than the worst
             policy ends with.
     """
@@ -49,13 +49,13 @@ class LearningSpec:
     learning_rate: float = 0.1
     momentum: float = 0.0
     weighting: str = "samples"
-    evaluate_every: int = 1
+    evaluate_every_s: float = 0.0
     target_accuracy: float | None = None
 
     def __post_init__(self) -> None:
         checks.one_of("dataset", self.dataset, (*CATALOGUE, LINEAR))
         checks.one_of("kind", self.split.get("kind"), tuple(SPLITS))
-        checks.natural("evaluate_every", self.evaluate_every)
+        checks.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
         if self.target_accuracy is not None:
             checks.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
 

@@ -2,6 +2,7 @@
 
     DIR/manifest.json                    the scenario, versions and the layout of a record
     DIR/runs/<policy>/seed-0003.records  one record per round
+    DIR/runs/<policy>/seed-0003.model    what a run that trains goes on from, until it is finished
 
 A run is deterministic, so a file that ends early, even within a record, is cut to whole records
 and continued; the finished bytes are the same however often it was interrupted.
@@ -31,7 +32,7 @@ except ModuleNotFoundError:  # no such thing on Windows, where two runs must not
     fcntl = None  # type: ignore[assignment]
 
 Records = npt.NDArray[np.void]
-FLUSH_EVERY = 200
+FLUSH_EVERY = 50
 """Rounds between two writes to disk."""
 
 
@@ -41,6 +42,11 @@ class RunFile:
     def __init__(self, path: Path, scenario: Scenario) -> None:
         self.path, self.scenario = path, scenario
         self.dtype = record_dtype(scenario)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where a run that trains keeps its model until it is finished."""
+        return self.path.with_suffix(".model")
 
     def n_done(self) -> int:
         """Return how many whole records are on disk."""
@@ -205,7 +211,7 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     counts = [(name, "<u4") for name in ("t", "n_available", "n_timeouts")]
     numbers = ["duration_s", "clock_s", "regret"]
     if scenario.learning:
-        numbers += ["train_loss", "test_loss", "test_accuracy"]
+        numbers += ["train_loss", "test_loss", "test_accuracy", "worst_label_accuracy"]
     return np.dtype(
         [*counts, *((name, "<f8") for name in numbers), ("cohort", "<i4", (scenario.cohort_size,))]
     )

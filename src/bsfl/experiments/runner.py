@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bsfl.errors import InvalidInput
+from bsfl.experiments.checkpoint import Checkpointed
 from bsfl.experiments.results import Results, alone_in
 from bsfl.experiments.scenario import Scenario
 from bsfl.extras import optional_imports
@@ -63,7 +64,8 @@ def rehearse(scenario: Scenario) -> None:
 def run_one(results: Results, label: str, seed: int, workers: int, parent: int) -> None:
     """Play one policy in one world and write its records.
 
-    An interrupted run is played again from its first round, and only what is missing is written.
+    An interrupted run is played again from its first round, without the training that is on disk
+    already, and only what is missing is written.
 
     Args:
         results: Where to write.
@@ -73,7 +75,10 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
         parent: Process that asked for this; a child of it stops when it is gone.
     """
     scenario = results.scenario
+    run_file = results.run_file(label, seed)
     fleet = scenario.world(seed)
+    if training := scenario.training(seed, workers=workers):
+        training.task = Checkpointed(training.task, run_file.checkpoint)
     records = simulate(
         scenario.policy(label, fleet),
         fleet,
@@ -82,9 +87,10 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
         time_s=scenario.time_s,
         seed=seed,
         objective=scenario.objective,
-        training=scenario.training(seed, workers=workers),
+        training=training,
     )
-    results.run_file(label, seed).append(while_alive(parent, records))
+    run_file.append(while_alive(parent, records))
+    run_file.checkpoint.unlink(missing_ok=True)
 
 
 def while_alive(parent: int, records: Iterable[RoundRecord]) -> Iterator[RoundRecord]:

@@ -101,7 +101,7 @@ class Scenario:
             return None
         split = self.learning.deal(self.fleet.n_clients, seed)
         task = self.learning.task(split, seed, workers=workers)
-        return Training(task, seed, evaluate_every=self.learning.evaluate_every)
+        return Training(task, seed, evaluate_every_s=self.learning.evaluate_every_s)
 
     def policy(self, label: str, fleet: Fleet) -> Policy:
         """Return the policy with this label, for one world.

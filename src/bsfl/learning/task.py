@@ -58,6 +58,11 @@ class Evaluation:
     accuracy: float | None = None
     label_accuracy: FloatArray | None = None
 
+    @property
+    def worst_label_accuracy(self) -> float | None:
+        """The accuracy of the label that the model knows worst."""
+        return None if self.label_accuracy is None else float(np.nanmin(self.label_accuracy))
+
 
 class Task(Protocol):
     """A model, the data of all clients and the test data.

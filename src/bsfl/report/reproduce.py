@@ -115,6 +115,7 @@ FIGURES = {
     "linear-iid": "linear regression, i.i.d.",
     "linear-noniid": "linear regression, non-i.i.d.",
     "fmnist-iid": "CNN on Fashion-MNIST, i.i.d.",
+    "fmnist-iid-paper": "CNN on Fashion-MNIST, i.i.d., network of the paper",
     "fmnist-noniid": "CNN on Fashion-MNIST, non-i.i.d.",
     "cifar10-iid": "CNN on CIFAR-10, i.i.d.",
     "cifar10-noniid": "CNN on CIFAR-10, non-i.i.d.",

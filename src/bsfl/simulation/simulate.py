@@ -61,7 +61,8 @@ def simulate(
         if training:
             seen = training.train(seen, t)
         policy.observe(state, context, seen)
-        test = training.evaluate(t, last=t == rounds or clock_s >= time_s) if training else None
+        last = t == rounds or clock_s >= time_s
+        test = training.evaluate(clock_s, last=last) if training else None
         yield RoundRecord(
             t=t,
             cohort=tuple(cohort.tolist()),
@@ -74,6 +75,7 @@ def simulate(
             train_loss=_mean(seen.loss),
             test_loss=_or_infinite(test.loss) if test else None,
             test_accuracy=test.accuracy if test else None,
+            worst_label_accuracy=test.worst_label_accuracy if test else None,
         )
 
 
@@ -84,14 +86,17 @@ class Training:
     Attributes:
         task: What is trained.
         seed: Root of the training's randomness, the same for every policy.
-        evaluate_every: Rounds between two evaluations; the last round is always evaluated.
+        evaluate_every_s: Virtual seconds between two evaluations, the same for slow and for quick
+            rounds; 0: after every round. The last round is always evaluated.
         params: The global model; None before the first round.
+        due_s: Virtual time of the next evaluation.
     """
 
     task: Task
     seed: int
-    evaluate_every: int = 1
+    evaluate_every_s: float = 0.0
     params: Params = None
+    due_s: float = 0.0
 
     def train(self, seen: Observations, t: int) -> Observations:
         """Let those who answered in time train; return the report with their losses and sizes."""
@@ -104,10 +109,12 @@ class Training:
         loss[in_time], samples[in_time] = result.losses, result.samples
         return replace(seen, loss=loss, samples=samples)
 
-    def evaluate(self, t: int, *, last: bool) -> Evaluation | None:
-        """Return how good the model is, if this round is one in which that is asked."""
-        if t % self.evaluate_every and not last:
+    def evaluate(self, clock_s: float, *, last: bool) -> Evaluation | None:
+        """Return how good the model is, if it is time for that."""
+        if clock_s < self.due_s and not last:
             return None
+        if step := self.evaluate_every_s:
+            self.due_s = (clock_s // step + 1) * step
         return self.task.evaluate(self.params)
 
 

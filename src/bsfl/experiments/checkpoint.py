@@ -1,0 +1,116 @@
+"""A task that keeps on disk what it trained, so that a cut run does not train it again."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+import bsfl
+from bsfl import statefile
+from bsfl.errors import StateFileError
+from bsfl.learning.task import CohortResult, Evaluation, Params, Task
+from bsfl.records import FloatArray, IntArray
+
+SAVE_EVERY_S = 20.0
+"""Seconds of real time between two saves, which is what a killed run loses at most."""
+
+
+class Checkpointed:
+    """A Task with parameters of the form {layer: {name: array}}, asked for rounds 1, 2, 3, ...
+
+    A new one goes through the rounds that are on disk without training: it tells the losses and
+    evaluations of then, and returns the parameters with the last of them.
+    """
+
+    def __init__(self, task: Task, path: Path, save_every_s: float = SAVE_EVERY_S) -> None:
+        self.task, self.path, self.save_every_s = task, path, save_every_s
+        self.t, self.saved_at = 0, time.monotonic()
+        self.losses: list[FloatArray] = []
+        self.evaluations: dict[int, Evaluation] = {}
+        self.params: Params = None
+
+    @property
+    def n_clients(self) -> int:
+        """K, how many clients hold data."""
+        return self.task.n_clients
+
+    @property
+    def samples(self) -> IntArray:
+        """How many samples each client holds."""
+        return self.task.samples
+
+    def init(self, seed: int) -> Params:
+        """Return the parameters of an untrained model, and look what is on disk."""
+        if self.path.exists():
+            self._load()
+        return self.task.init(seed)
+
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> CohortResult:
+        """Train a cohort, or tell what came of it when it was trained before."""
+        if t > len(self.losses) + 1:
+            raise ValueError(f"rounds must come in order: {t} after {len(self.losses)}")
+        if t > len(self.losses) and time.monotonic() - self.saved_at > self.save_every_s:
+            self._save(params)
+        self.t = t
+        if t <= len(self.losses):
+            known = self.params if t == len(self.losses) else None
+            samples = self.samples[clients]
+            return CohortResult(params=known, losses=self.losses[t - 1], samples=samples)
+        result = self.task.train(params, clients, t=t, seed=seed)
+        self.losses.append(result.losses)
+        return result
+
+    def evaluate(self, params: Params) -> Evaluation:
+        """Return how good the model is after the round that was asked for last."""
+        if self.t not in self.evaluations:
+            self.evaluations[self.t] = self.task.evaluate(params)
+        return self.evaluations[self.t]
+
+    def _save(self, params: Params) -> None:
+        asked = list(self.evaluations)
+        arrays = {
+            "trained": np.array([len(losses) for losses in self.losses], dtype=np.int64),
+            "losses": np.concatenate([*self.losses, np.zeros(0)]),
+            "evaluated": np.array(asked, dtype=np.int64),
+            "evaluations": np.array([_as_row(self.evaluations[t]) for t in asked]),
+        }
+        layers = {
+            f"{layer}/{name}": np.asarray(array)
+            for layer, arrays_of in params.items()
+            for name, array in arrays_of.items()
+        }
+        statefile.write(self.path, {"version": bsfl.__version__}, arrays | layers)
+        self.saved_at = time.monotonic()
+
+    def _load(self) -> None:
+        """Take over what is on disk, unless it is damaged or from another version."""
+        try:
+            header, arrays = statefile.read(self.path)
+        except StateFileError:
+            return
+        if header["version"] != bsfl.__version__:
+            return
+        ends = np.cumsum(arrays.pop("trained"))
+        self.losses = np.split(arrays.pop("losses"), ends)[: len(ends)]
+        rows = arrays.pop("evaluations")
+        self.evaluations = {
+            t: _from_row(row) for t, row in zip(arrays.pop("evaluated").tolist(), rows, strict=True)
+        }
+        self.params = {}
+        for key, array in arrays.items():
+            layer, name = key.split("/")
+            self.params.setdefault(layer, {})[name] = array
+
+
+def _as_row(evaluation: Evaluation) -> list[float]:
+    """Return loss, accuracy (nan for none) and the accuracy of every label."""
+    accuracy = np.nan if evaluation.accuracy is None else evaluation.accuracy
+    labels = [] if evaluation.label_accuracy is None else evaluation.label_accuracy.tolist()
+    return [evaluation.loss, accuracy, *labels]
+
+
+def _from_row(row: FloatArray) -> Evaluation:
+    loss, accuracy, *labels = row.tolist()
+    if np.isnan(accuracy):
+        return Evaluation(loss=loss)
+    return Evaluation(loss=loss, accuracy=accuracy, label_accuracy=np.array(labels))

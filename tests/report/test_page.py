@@ -12,6 +12,7 @@ import pytest
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import parse_scenario
 from bsfl.report import write_report
+from bsfl.report.data_figure import shown_counts
 from bsfl.report.learned import learned_speeds
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -104,3 +105,36 @@ def test_learned_speeds_by_hand(results):
     assert speeds.mean[5] == pytest.approx(np.mean(seen))
     assert speeds.half[5] == pytest.approx(1.96 * np.std(seen, ddof=1) / len(seen) ** 0.5)
     assert speeds.truth == pytest.approx(fleet.mean_speed(1))
+
+
+def test_the_page_shows_how_the_data_was_dealt(tmp_path):
+    content = {
+        "title": "uneven",
+        "rounds": 3,
+        "cohort_size": 3,
+        "seeds": 1,
+        "fleet": {
+            "n_clients": 12,
+            "tau_min": 1.0,
+            "tau_max": 60.0,
+            "latency": {"population": "lognormal"},
+        },
+        "learning": {
+            "dataset": "fashion-mnist-small",
+            "split": {"kind": "dirichlet", "alpha": 0.3, "size_sigma": 0.5, "quality": [0.5, 1.0]},
+        },
+        "policies": {"random": {}},
+    }
+    scenario = parse_scenario(content, name="uneven", file="uneven.toml")
+    write_report(run_scenario(scenario, tmp_path, jobs=1))
+    split = scenario.learning.deal(12, seed=0)
+    page = (tmp_path / "report.html").read_text()
+    assert f"12 clients hold {split.sizes.min():,} to {split.sizes.max():,} samples" in page
+    assert f"label skew {split.label_skew:.2f}" in page
+    for part in ("quality", "label 9"):
+        assert part in page
+    assert (tmp_path / "data.png").stat().st_size > 10_000
+    assert (tmp_path / "data.pdf").exists()
+    who, counts = shown_counts(split)
+    assert sorted(who) == list(range(12)), "a small fleet is drawn whole"
+    assert counts.sum(axis=1).tolist() == sorted(split.sizes)

@@ -10,6 +10,7 @@ from bsfl.extras import optional_imports
 from bsfl.statefile import replace_file
 
 with optional_imports():
+    from bsfl.report.data_figure import data_figure
     from bsfl.report.page import write_page
     from bsfl.report.scenario_figures import learning_figure, regret_figure, time_figure
     from bsfl.report.style import save
@@ -25,6 +26,7 @@ def write_report(results: Results) -> dict[str, Any]:
         save(time_figure(results), results.folder, "time")
         if results.scenario.learning:
             save(learning_figure(results), results.folder, "learning")
+            save(data_figure(results), results.folder, "data")
         if results.scenario.objective:
             save(regret_figure(results), results.folder, "regret")
         write_page(results, summary)

@@ -13,6 +13,7 @@ from bsfl.experiments.results import Results, read_manifest
 from bsfl.experiments.statistics import band, shown
 from bsfl.experiments.summary import find_target, length, selections
 from bsfl.records import FloatArray, IntArray
+from bsfl.report.data_figure import data_bars
 from bsfl.report.learned import learned_speeds
 from bsfl.report.scenario_figures import learning_curves, shown_rounds
 from bsfl.report.style import COLOURS
@@ -60,7 +61,7 @@ def write_page(results: Results, summary: dict[str, Any]) -> Path:
 
 
 def _figures(results: Results) -> list[Figure]:
-    figures = _learning(results) if results.scenario.learning else []
+    figures = [*_learning(results), data_bars(results)] if results.scenario.learning else []
     figures += [
         (
             "Virtual time against rounds. Bands are 95 % intervals over seeds.",

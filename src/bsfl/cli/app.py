@@ -11,8 +11,10 @@ from rich.table import Table
 import bsfl
 from bsfl.cli.data import data
 from bsfl.cli.progress import watch
-from bsfl.cli.tables import annealing_table, summary_table
+from bsfl.cli.tables import annealing_table, leaderboard_table, summary_table
 from bsfl.cli.terminal import clear_errors, console, errors
+from bsfl.experiments.leaderboard import ARENA, run_leaderboard
+from bsfl.experiments.leaderboard import quick as quick_version
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import (
@@ -23,6 +25,7 @@ from bsfl.experiments.scenario import (
 )
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
+from bsfl.report.leaderboard_page import write_leaderboard
 from bsfl.report.reproduce import FIGURES, figure_scenario, make_study
 
 app = typer.Typer(
@@ -34,6 +37,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for results. [results/NAME]")]
+Seeds = Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1: one per core.")]
 
 
@@ -83,7 +87,7 @@ def run(
     scenario: Annotated[
         str, typer.Argument(help="A scenario file, or a name from bsfl scenarios.")
     ],
-    seeds: Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)] = None,
+    seeds: Seeds = None,
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
@@ -127,6 +131,45 @@ def report(
     with clear_errors():
         console.print(summary_table(write_report(open_results(folder))))
         _say_where(folder)
+
+
+@app.command()
+def leaderboard(
+    scenarios: Annotated[
+        list[str] | None, typer.Argument(help="Scenarios that train. [all of the arena]")
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("--policy", help="Who competes; repeat it for more. [everyone]"),
+    ] = None,
+    seeds: Seeds = None,
+    tune: Annotated[
+        int, typer.Option(help="Settings that every policy may try; 1: its defaults.", min=1)
+    ] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Let all policies compete in all scenarios of the arena, and rank them.
+
+    Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
+    """
+    with clear_errors():
+        found = [find_scenario(name) for name in scenarios or ARENA]
+        folder = out or Path("results") / ("leaderboard-quick" if quick else "leaderboard")
+        board = run_leaderboard(
+            [quick_version(one) for one in found] if quick else found,
+            folder,
+            policies=policies or list(POLICIES),
+            seeds=seeds,
+            tune=tune,
+            jobs=jobs,
+            watch=lambda results: watch(results, errors),
+        )
+        page = write_leaderboard(board, folder)
+        for part in board["scenarios"].values():
+            console.print(leaderboard_table(part))
+        console.print(f"the whole leaderboard is in {page}", soft_wrap=True, highlight=False)
 
 
 def _reproduce(name: str, folder: Path, *, quick: bool, jobs: int) -> None:

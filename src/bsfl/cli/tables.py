@@ -8,6 +8,7 @@ from rich.text import Text
 
 from bsfl.experiments.statistics import shown
 from bsfl.experiments.summary import length
+from bsfl.report.leaderboard_page import COLUMNS, cells, ranked
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
@@ -85,6 +86,18 @@ def annealing_table(summary: dict[str, Any]) -> Table:
             cells.append(f"{row[state]['mean_gap']['mean']:.1%}")
         table.add_row(*cells)
     table.caption = "wins: over swap; gap: 0 % is the exact optimum, 100 % a random cohort"
+    return table
+
+
+def leaderboard_table(part: dict[str, Any]) -> Table:
+    """Return one scenario of the leaderboard, narrow enough for a terminal of 80 columns."""
+    table = _table(f"{part['title']}: {part['seeds']} seeds, target {part['target']}")
+    shown_here = [0, 1, 2, 3, 5, 6]
+    for i in shown_here:
+        table.add_column(COLUMNS[i], justify="right" if i else "left")
+    for label, row in ranked(part["policies"]):
+        line = cells(label, row)
+        table.add_row(*(Text(line[i].partition(" ±")[0] if i > 2 else line[i]) for i in shown_here))
     return table
 
 

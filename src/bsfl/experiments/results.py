@@ -2,6 +2,7 @@
 
     DIR/manifest.json                    the scenario, versions and the layout of a record
     DIR/runs/<policy>/seed-0003.records  one record per round
+    DIR/runs/<policy>/seed-0003.seconds  how long selecting and observing took in a round
     DIR/runs/<policy>/seed-0003.model    what a run that trains goes on from, until it is finished
 
 A run is deterministic, so a file that ends early, even within a record, is cut to whole records
@@ -47,6 +48,11 @@ class RunFile:
     def checkpoint(self) -> Path:
         """Where a run that trains keeps its model until it is finished."""
         return self.path.with_suffix(".model")
+
+    @property
+    def timing(self) -> Path:
+        """Where a finished run notes how many seconds selecting and observing took in a round."""
+        return self.path.with_suffix(".seconds")
 
     def n_done(self) -> int:
         """Return how many whole records are on disk."""
@@ -138,6 +144,12 @@ class Results:
             files = [self.run_file(label, seed) for seed in range(self.seeds)]
             self._records[label] = [file.read() for file in files]
         return self._records[label]
+
+    def selection_s(self, label: str) -> float | None:
+        """Return the seconds that selecting and observing took in a round; None if not noted."""
+        noted = [self.run_file(label, seed).timing for seed in range(self.seeds)]
+        taken = [float(path.read_text()) for path in noted if path.is_file()]
+        return float(np.median(taken)) if taken else None
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
         """Return one column of a policy's records as [seed, round, ...], up to the shortest run."""

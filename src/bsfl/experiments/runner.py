@@ -1,15 +1,19 @@
 """Policies x seeds, in parallel, resumable."""
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.experiments.checkpoint import Checkpointed
 from bsfl.experiments.results import Results, alone_in
 from bsfl.experiments.scenario import Scenario
 from bsfl.extras import optional_imports
-from bsfl.records import RoundRecord
+from bsfl.policies.base import Policy, State
+from bsfl.records import IntArray, Observations, RoundContext, RoundRecord
 from bsfl.simulation import simulate
 
 with optional_imports():
@@ -79,18 +83,46 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     fleet = scenario.world(seed)
     if training := scenario.training(seed, workers=workers):
         training.task = Checkpointed(training.task, run_file.checkpoint)
+    policy = Timed(scenario.policy(label, fleet))
     records = simulate(
-        scenario.policy(label, fleet),
+        policy,
         fleet,
         cohort_size=scenario.cohort_size,
         rounds=scenario.rounds,
         time_s=scenario.time_s,
-        seed=seed,
+        seed=scenario.first_seed + seed,
         objective=scenario.objective,
         training=training,
     )
     run_file.append(while_alive(parent, records))
     run_file.checkpoint.unlink(missing_ok=True)
+    if policy.rounds:
+        run_file.timing.write_text(f"{policy.seconds / policy.rounds:.9f}\n")
+
+
+class Timed:
+    """A policy with a stop watch; the simulation itself reads no clock."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.seconds, self.rounds = policy, 0.0, 0
+
+    def init(self, n_clients: int) -> State:
+        """Return the state before the first round."""
+        return self.policy.init(n_clients)
+
+    def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
+        """Return the cohort, and note how long that took."""
+        start = time.perf_counter()
+        cohort = self.policy.select(state, context, rng)
+        self.seconds += time.perf_counter() - start
+        self.rounds += 1
+        return cohort
+
+    def observe(self, state: State, context: RoundContext, seen: Observations) -> None:
+        """Learn from a report, and note how long that took."""
+        start = time.perf_counter()
+        self.policy.observe(state, context, seen)
+        self.seconds += time.perf_counter() - start
 
 
 def while_alive(parent: int, records: Iterable[RoundRecord]) -> Iterator[RoundRecord]:

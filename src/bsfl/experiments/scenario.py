@@ -68,6 +68,7 @@ class Scenario:
         time_s: Virtual seconds after which no further round of a run starts.
         cohort_size: m.
         seeds: Default number of worlds.
+        first_seed: Seed of the first world; the others follow.
         fleet: How each world is made.
         objective: What regret is measured in; None: no regret.
         learning: What the cohorts train; None: they only take their time.
@@ -81,6 +82,7 @@ class Scenario:
     time_s: float
     cohort_size: int
     seeds: int
+    first_seed: int
     fleet: FleetSpec
     objective: Objective | None
     learning: LearningSpec | None
@@ -89,6 +91,7 @@ class Scenario:
 
     def world(self, seed: int) -> Fleet:
         """Return the fleet of one world; its data sizes are those of the data it trains on."""
+        seed += self.first_seed
         if not self.learning:
             return self.fleet.build(seed)
         split = self.learning.deal(self.fleet.n_clients, seed)
@@ -99,6 +102,7 @@ class Scenario:
         """Return what the cohorts of one world train, the same for every policy."""
         if not self.learning:
             return None
+        seed += self.first_seed
         split = self.learning.deal(self.fleet.n_clients, seed)
         task = self.learning.task(split, seed, workers=workers)
         return Training(task, seed, evaluate_every_s=self.learning.evaluate_every_s)
@@ -161,7 +165,7 @@ def _resolve(fleet: Any, part: str, folder: Path) -> None:
 def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     """Return a scenario from the content of a TOML file; `file` is for messages."""
     with _at(file):
-        numbers = ("rounds", "time_s", "cohort_size", "seeds")
+        numbers = ("rounds", "time_s", "cohort_size", "seeds", "first_seed")
         _known_keys(content, ("title", *numbers, "fleet", "objective", "learning", "policies"))
         _required(content, ("title", "cohort_size", "fleet", "policies"))
         if "rounds" not in content and "time_s" not in content:
@@ -192,6 +196,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             else math.inf,
             cohort_size=checks.natural("cohort_size", content["cohort_size"]),
             seeds=checks.natural("seeds", content.get("seeds", 5)),
+            first_seed=checks.natural("first_seed", content.get("first_seed", 0), low=0),
             fleet=fleet,
             objective=objective,
             learning=learning,

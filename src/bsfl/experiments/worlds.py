@@ -10,7 +10,12 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Always, Flaky, Fleet, Independent, Scaled, Swapped
-from bsfl.fleet.availability import Availability, read_availability
+from bsfl.fleet.availability import (
+    MAX_PHONES,
+    Availability,
+    phones_availability,
+    read_availability,
+)
 from bsfl.fleet.latency import Latencies
 from bsfl.randomness import stream
 from bsfl.records import FloatArray
@@ -18,27 +23,33 @@ from bsfl.records import FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailabilitySpec:
-    """Who can be reached: always, independently with a probability, or as a file recorded."""
+    """Who can be reached: always, with a probability, as phones are, or as a file recorded."""
 
-    kind: Literal["always", "independent", "recorded"] = "always"
+    kind: Literal["always", "independent", "phones", "recorded"] = "always"
     probability: float = 1.0
     path: str = ""
     rounds_per_step: int = 1
 
     def __post_init__(self) -> None:
-        checks.one_of("kind", self.kind, ("always", "independent", "recorded"))
+        checks.one_of("kind", self.kind, ("always", "independent", "phones", "recorded"))
         checks.between("probability", self.probability, 0.0, 1.0)
         checks.natural("rounds_per_step", self.rounds_per_step)
         if (self.kind == "recorded") != bool(self.path) or not isinstance(self.path, str):
             raise InvalidInput("path must be given for kind = 'recorded', and only for it")
-        if (self.kind == "independent") != (self.probability < 1):
-            raise InvalidInput("a probability below 1 belongs to kind = 'independent'")
+        if (self.kind in ("independent", "phones")) != (self.probability < 1):
+            raise InvalidInput("a probability below 1 belongs to kind 'independent' or 'phones'")
+        if self.kind == "phones":
+            checks.between("probability", self.probability, 0.0, MAX_PHONES)
 
     def build(self, n_clients: int, rng: np.random.Generator) -> Availability:
         """Return the availability of one world."""
         if self.kind == "recorded":
             return read_availability(
                 Path(self.path), n_clients, rng, rounds_per_step=self.rounds_per_step
+            )
+        if self.kind == "phones":
+            return phones_availability(
+                n_clients, rng, mean=self.probability, rounds_per_step=self.rounds_per_step
             )
         return Always() if self.kind == "always" else Independent(self.probability)
 

@@ -85,3 +85,37 @@ def read_availability(
     device = rng.choice(n_devices, n_clients, replace=n_clients > n_devices)
     checks.natural("rounds_per_step", rounds_per_step)
     return RecordedAvailability(content.astype(np.int8), device, rounds_per_step)
+
+
+# Quantiles of the share of time that 723 phones could be reached over five days in half-hour
+# steps (FLASH data); their mean is 0.081. A phone that can be reached stays for another step with
+# probability 0.76.
+REACHABLE_LEVELS = (0.0, 0.29, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+REACHABLE_SHARE = (0.0, 0.0, 0.016, 0.042, 0.066, 0.1, 0.148, 0.224, 0.293, 0.451, 0.6)
+STAYS = 0.76
+N_STEPS = 336
+"""Steps of a simulated record, a week of half hours, before it starts again."""
+MAX_PHONES = 0.12
+"""Largest mean availability to which the phones' shares can be scaled."""
+
+
+def phones_availability(
+    n_clients: int, rng: np.random.Generator, *, mean: float = 0.08, rounds_per_step: int = 1
+) -> RecordedAvailability:
+    """Return clients that come and go as phones do: some never, some often, for a while each time.
+
+    Client k is reachable a share p_k of the time, with p_k from the quantiles of real phones. It
+    is a Markov chain: who is there stays with probability 0.76, and who is not comes with
+    probability 0.24 p_k / (1 - p_k).
+    """
+    checks.between("mean", mean, 0.0, MAX_PHONES)
+    share = np.interp(rng.random(n_clients), REACHABLE_LEVELS, REACHABLE_SHARE)
+    share *= mean / max(share.mean(), 1e-12)
+    share = np.minimum(share, 0.8)
+    comes = (1 - STAYS) * share / (1 - share)
+    state = np.zeros((N_STEPS, n_clients), dtype=np.int8)
+    here = rng.random(n_clients) < share
+    for step in range(N_STEPS):
+        state[step] = here
+        here = rng.random(n_clients) < np.where(here, STAYS, comes)
+    return RecordedAvailability(state, np.arange(n_clients), rounds_per_step)

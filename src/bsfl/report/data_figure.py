@@ -18,7 +18,7 @@ def dealt(results: Results) -> Split:
     """Return the split of the first world."""
     learning = results.scenario.learning
     assert learning
-    return learning.deal(results.scenario.fleet.n_clients, seed=0)
+    return learning.deal(results.scenario.fleet.n_clients, seed=results.scenario.first_seed)
 
 
 def in_words(split: Split) -> str:

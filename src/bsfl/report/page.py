@@ -25,7 +25,7 @@ N_BLOCKS = 40
 MAX_CLIENTS = 200
 """Columns of a heat map and points of a scatter; larger fleets show every n-th client."""
 
-_STYLE = """
+PAGE_STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a;
        margin: 2rem auto; max-width: 68rem; padding: 0 1rem }
 table { border-collapse: collapse; margin: 1rem 0 }
@@ -52,7 +52,7 @@ def write_page(results: Results, summary: dict[str, Any]) -> Path:
     ]
     page = (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{escape(summary['title'])}</title><style>{_STYLE}</style>"
+        f"<title>{escape(summary['title'])}</title><style>{PAGE_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>\n"
     )
     path = results.folder / "report.html"

@@ -1,0 +1,155 @@
+"""The leaderboard: same worlds for all, tuning in another one, and fair columns."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="training needs the extra sim")
+
+from bsfl.experiments import leaderboard as lb
+from bsfl.experiments.results import Results, open_results
+from bsfl.experiments.scenario import find_scenario, parse_scenario
+from bsfl.report.leaderboard_page import COLUMNS, cells, markdown, ranked, write_leaderboard
+
+CONTENT = {
+    "title": "a small <arena>",
+    "time_s": 120.0,
+    "cohort_size": 3,
+    "seeds": 2,
+    "fleet": {
+        "n_clients": 15,
+        "tau_min": 1.0,
+        "tau_max": 60.0,
+        "latency": {"population": "lognormal"},
+    },
+    "learning": {"dataset": "fashion-mnist-small", "split": {"kind": "iid", "samples": 20}},
+    "policies": {"random": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return parse_scenario(CONTENT, name="small", file="small.toml")
+
+
+@pytest.fixture(scope="module")
+def board(scenario, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("board")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lb.CANDIDATES, "bsfl", ({}, {"alpha": 50.0}, {"alpha": 9.0}))
+        made = lb.run_leaderboard(
+            [scenario], folder, policies=["bsfl", "random", "genie"], tune=2, jobs=1
+        )
+    write_leaderboard(made, folder)
+    return made, folder
+
+
+def test_every_policy_has_every_column(board):
+    made, folder = board
+    rows = made["scenarios"]["small"]["policies"]
+    assert set(rows) == {"bsfl", "random", "genie"}
+    for row in rows.values():
+        assert 0 < row["accuracy"]["mean"] < 1
+        assert 0 <= row["worst_label_accuracy"]["mean"] <= row["accuracy"]["mean"]
+        assert row["selection_s"] > 0
+    assert rows["bsfl"]["blind"]
+    assert not rows["genie"]["blind"]
+    assert json.loads((folder / "leaderboard.json").read_text()) == made
+
+
+def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario):
+    made, folder = board
+    trials = open_results(folder / "tuning" / "small")
+    assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
+    tuning_world = trials.scenario.world(0).latencies(1)
+    for seed in range(2):
+        assert not np.array_equal(tuning_world, scenario.world(seed).latencies(1))
+    ends = {}
+    for label in ("bsfl.0", "bsfl.1"):
+        time = lb.time_to(trials, label, lb.find_target(trials))[0]
+        ends[label] = (time, -lb.evaluated(trials.records(label)[0])["test_accuracy"][-1])
+    better = min(ends, key=ends.get)
+    assert made["scenarios"]["small"]["settings"]["bsfl"] == (
+        {} if better == "bsfl.0" else {"alpha": 50.0}
+    )
+
+
+def test_accuracy_is_compared_at_equal_time(board):
+    _, folder = board
+    results = open_results(folder / "small")
+    times = lb.equal_times(results)
+    for seed in range(2):
+        ends = [results.records(k)[seed]["clock_s"][-1] for k in results.scenario.policies]
+        assert times[seed] == min(ends)
+    values = lb.value_at(results, "random", "test_accuracy", times)
+    for value, records, time_s in zip(values, results.records("random"), times, strict=True):
+        seen = lb.evaluated(records)
+        assert value == seen["test_accuracy"][seen["clock_s"] <= time_s][-1]
+
+
+def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
+    made, folder = board
+    monkeypatch.setattr("bsfl.experiments.runner.run_one", None)
+    monkeypatch.setattr(lb, "_played", None)
+    monkeypatch.setitem(lb.CANDIDATES, "bsfl", ({}, {"alpha": 50.0}))
+    again = lb.run_leaderboard(
+        [scenario], folder, policies=["bsfl", "random", "genie"], tune=2, jobs=1
+    )
+    assert again == made
+
+
+def test_the_page_and_the_tables_show_it(board):
+    made, folder = board
+    page = (folder / "leaderboard.html").read_text()
+    assert "a small &lt;arena&gt;" in page
+    assert "<arena>" not in page
+    assert "genie *" in page
+    text = markdown(made)
+    assert text.count("| bsfl |") == 1
+    order = [label for label, _ in ranked(made["scenarios"]["small"]["policies"])]
+    lines = [line.split()[1] for line in text.splitlines() if line.startswith("| ")]
+    assert [word for word in lines if word in order] == order
+    times = [made["scenarios"]["small"]["policies"][k]["time_to_target_s"] for k in order]
+    known = [t["mean"] for t in times if t]
+    assert known == sorted(known)
+    assert all(
+        len(cells(k, r)) == len(COLUMNS) for k, r in made["scenarios"]["small"]["policies"].items()
+    )
+
+
+def test_the_front_is_read_between_weights_and_never_beyond_its_even_end():
+    front = [
+        {"alpha": 0.0, "gini": 0.8, "mean_round_s": 2.0},
+        {"alpha": 1.0, "gini": 0.4, "mean_round_s": 4.0},
+        {"alpha": 2.0, "gini": 0.5, "mean_round_s": 5.0},  # beaten in both
+        {"alpha": 9.0, "gini": 0.1, "mean_round_s": 10.0},
+    ]
+    assert lb.round_at_gini(front, 0.05) is None
+    assert lb.round_at_gini(front, 0.1) == 10.0
+    assert lb.round_at_gini(front, 0.25) == pytest.approx(7.0)
+    assert lb.round_at_gini(front, 0.5) == 4.0
+    assert lb.round_at_gini(front, 0.9) == 2.0
+
+
+@pytest.mark.parametrize("name", lb.ARENA)
+def test_the_arena_trains_and_has_a_quick_version(name):
+    whole = find_scenario(name)
+    small = lb.quick(whole)
+    assert (whole.fleet.n_clients, whole.cohort_size, whole.seeds) == (500, 25, 5)
+    assert whole.learning.target_accuracy is not None
+    assert small.seeds == lb.QUICK_SEEDS
+    if whole.fleet.drift:
+        assert small.fleet.drift.at <= small.rounds // 2 + 1, "the change still comes halfway"
+    else:
+        assert small.time_s == whole.time_s / lb.QUICK_PART
+
+
+def test_the_genie_stays_away_from_drift():
+    assert not lb.can_play("genie", find_scenario("drift"))
+    assert lb.can_play("genie", find_scenario("flaky"))
+    assert lb.can_play("bsfl", find_scenario("drift"))
+
+
+def test_results_without_timing_say_so(scenario, tmp_path):
+    assert Results(tmp_path, scenario, 1).selection_s("random") is None

@@ -1,0 +1,24 @@
+"""Who can be reached, as phones are."""
+
+import numpy as np
+import pytest
+
+from bsfl.errors import InvalidInput
+from bsfl.fleet.availability import phones_availability
+
+
+def test_phones_come_and_go_as_recorded_phones_did():
+    rng = np.random.default_rng(0)
+    record = phones_availability(20_000, rng, mean=0.08)
+    there = record.state == 1
+    share = there.mean(axis=0)
+    assert there.mean() == pytest.approx(0.08, abs=0.003)
+    assert (share == 0).mean() > 0.29, "29 % can never be reached"
+    assert np.quantile(share, 0.95) > 0.25, "and some often are"
+    stays = (there[1:] & there[:-1]).sum() / there[:-1].sum()
+    assert stays == pytest.approx(0.76, abs=0.01)
+
+
+def test_phones_cannot_be_made_to_be_there_all_the_time():
+    with pytest.raises(InvalidInput, match="mean must be"):
+        phones_availability(10, np.random.default_rng(0), mean=0.5)

@@ -81,7 +81,7 @@ def test_saving_replaces_and_leaves_nothing_behind(tmp_path):
 
 
 def test_a_policy_with_own_functions_must_be_given_again(tmp_path):
-    def own_radius(count, *, t, m):
+    def own_radius(count, *, t, m, variance):
         return np.zeros(len(count))
 
     path = tmp_path / "s.bsfl"
@@ -181,7 +181,7 @@ scheduler = Scheduler(BSFL(alpha=4.0), cohort_size=50, seed=1)
 scheduler.join(range(200_000))
 while True:
     scheduler.observe({k: 1.0 + k % 7 for k in scheduler.select()})
-    for _ in range(5):  # nearly all the time is spent saving, so that is where the kill comes
+    for _ in range(2):  # nearly all the time is spent saving, so that is where the kill comes
         scheduler.save(sys.argv[1])
 """
 
@@ -198,7 +198,7 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path):
                 assert time.monotonic() < deadline, "the process never saved"
                 assert process.poll() is None
                 time.sleep(0.001)
-            time.sleep(float(rng.uniform(0, 0.3)))
+            time.sleep(float(rng.uniform(0, 0.5)))
         finally:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

@@ -48,6 +48,7 @@ class ClientTable:
             "left": np.zeros(0, dtype=np.int64),
             "samples": np.zeros(0),
             "quality": np.zeros(0),
+            "features": np.zeros((0, 0)),
         }
         self._roster: Roster | None = None
 
@@ -87,6 +88,7 @@ class ClientTable:
         t: int,
         samples: Sequence[float] | None = None,
         quality: Sequence[float] | None = None,
+        features: npt.ArrayLike | None = None,
     ) -> Joined:
         """Add clients to the fleet from round t on.
 
@@ -98,6 +100,7 @@ class ClientTable:
             "samples": _clean_numbers("samples", samples, len(ids), high=np.inf),
             "quality": _clean_numbers("quality", quality, len(ids), high=1.0),
         }
+        known = self._clean_features(features, len(ids))
         n_before = len(self)
         self._append([client for client in ids if client not in self._index], t)
         where = np.fromiter((self._index[c] for c in ids), np.int64, len(ids))
@@ -107,6 +110,8 @@ class ClientTable:
         for name, values in told.items():
             if values is not None:
                 self.column(name)[where] = values
+        if known is not None:
+            self.column("features")[where] = known
         self.n_members += len(back)
         self._roster = None
         return Joined(where=np.sort(where), n_before=n_before, back=back, t=t)
@@ -172,6 +177,7 @@ class ClientTable:
                 if np.isnan(self.column("samples")).all()
                 else self.column("samples").copy(),
                 quality=None if np.all(quality == 1.0) else quality.copy(),
+                features=self.column("features").copy() if self._n_features else None,
             )
         return self._roster
 
@@ -180,17 +186,48 @@ class ClientTable:
         capacity = len(self._columns["member"])
         if stop > capacity:
             for name, column in self._columns.items():
-                self._columns[name] = np.resize(column, max(stop, 2 * capacity))
+                longer = np.zeros((max(stop, 2 * capacity), *column.shape[1:]), column.dtype)
+                longer[:capacity] = column
+                self._columns[name] = longer
         for name, value in (
             ("member", False),
             ("since", t),
             ("left", t),
             ("samples", np.nan),
             ("quality", 1.0),
+            ("features", np.nan),
         ):
             self._columns[name][start:stop] = value
         self._index.update(zip(new, range(start, stop), strict=True))
         self.ids.extend(new)
+
+    @property
+    def _n_features(self) -> int:
+        return int(self._columns["features"].shape[1])
+
+    def _clean_features(
+        self, features: npt.ArrayLike | None, n_clients: int
+    ) -> npt.NDArray[np.float64] | None:
+        """Return features as [client, feature]; the first ones say how many there are."""
+        if features is None:
+            return None
+        numbers = np.asarray(features, dtype=np.float64)
+        if numbers.ndim != 2 or len(numbers) != n_clients or numbers.shape[1] == 0:
+            raise InvalidInput(
+                f"features must hold one row of numbers for each of the {n_clients} clients, "
+                f"got shape {numbers.shape}"
+            )
+        if np.isinf(numbers).any():
+            raise InvalidInput("features must be finite, or NaN where unknown, got inf")
+        if not self._n_features:
+            capacity = len(self._columns["member"])
+            self._columns["features"] = np.full((capacity, numbers.shape[1]), np.nan)
+        if numbers.shape[1] != self._n_features:
+            raise InvalidInput(
+                f"every client must have the same {self._n_features} features, "
+                f"got {numbers.shape[1]}"
+            )
+        return numbers
 
     def _is_member(self, client: ClientId) -> bool:
         return client in self._index and bool(self._columns["member"][self._index[client]])
@@ -231,7 +268,8 @@ class ClientTable:
             ]
             table.ids = [int(text) for text in texts] if kind == "number" else texts
         table._index = {client: index for index, client in enumerate(table.ids)}
-        table._columns = {name: arrays[name] for name in table._columns}
+        nothing = np.zeros((len(table.ids), 0))
+        table._columns = {name: arrays.get(name, nothing) for name in table._columns}
         table.n_members = int(np.count_nonzero(table._columns["member"]))
         return table
 

@@ -1,21 +1,38 @@
 """Confidence radii: how much faster than its mean a client may still turn out to be."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
 from bsfl.records import FloatArray, IntArray
 
+CUCB_SCALE = 1.5
+RANGE_FACTOR = 0.05
+"""Factor of the last term of the Bernstein radius, which is wide for few answers."""
+
+
+Variance = Callable[[], FloatArray]
+
 
 class Radius(Protocol):
     """Any function with this signature can be BSFL's `radius`."""
 
-    def __call__(self, count: IntArray, *, t: int, m: int) -> FloatArray:
-        """Return the radius of clients observed `count` times after t rounds of m clients."""
+    def __call__(
+        self, count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
+    ) -> FloatArray:
+        """Return the radius of clients observed `count` times after t rounds of m clients.
+
+        Args:
+            count: Answers of each client; a fraction where old ones count less.
+            t: Rounds that are remembered.
+            m: Clients in a round.
+            variance: Returns the variance of each client's speed, O(K), for those who want it.
+        """
         ...
 
 
-def hoeffding_radius(count: IntArray, *, t: int, scale: float) -> FloatArray:
+def hoeffding_radius(count: IntArray | FloatArray, *, t: float, scale: float) -> FloatArray:
     r"""Return sqrt(scale * ln t / c), infinite for a client that was never observed.
 
     >>> hoeffding_radius(np.array([0, 1, 4]), t=1, scale=6.0)
@@ -26,14 +43,45 @@ def hoeffding_radius(count: IntArray, *, t: int, scale: float) -> FloatArray:
     return np.where(count == 0, np.inf, radius)
 
 
-def paper_radius(count: IntArray, *, t: int, m: int) -> FloatArray:
+def paper_radius(
+    count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
+) -> FloatArray:
     r"""Return sqrt((m + 1) ln t / c), the radius of the paper's ucb(k, t) (eq. update_ucb)."""
     return hoeffding_radius(count, t=t, scale=m + 1)
 
 
-def no_radius(count: IntArray, *, t: int, m: int) -> FloatArray:
+def cucb_radius(
+    count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
+) -> FloatArray:
+    r"""Return sqrt(1.5 ln t / c) (CUCB, Chen et al. 2013).
+
+    The minimum of a cohort moves by no more than the largest error among its members, so one
+    client's own confidence interval suffices, whatever the size of the cohort.
+    """
+    return hoeffding_radius(count, t=t, scale=CUCB_SCALE)
+
+
+def bernstein_radius(
+    count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
+) -> FloatArray:
+    r"""Return sqrt(2 V ln t / c) + 3 f ln t / c (UCB-V, Audibert et al. 2009) with f = 0.05.
+
+    Narrow for a client whose speed hardly varies. The last term covers the error of V itself.
+    """
+    log = np.log(max(t, 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radius = np.sqrt(2 * variance() * log / count) + 3 * RANGE_FACTOR * log / count
+    return np.where(count == 0, np.inf, radius)
+
+
+def no_radius(count: IntArray | FloatArray, *, t: float, m: int, variance: Variance) -> FloatArray:
     """Return 0: trust the means as they are (infinite for a client never observed)."""
     return np.where(count == 0, np.inf, 0.0)
 
 
-RADII: dict[str, Radius] = {"paper": paper_radius, "none": no_radius}
+RADII: dict[str, Radius] = {
+    "paper": paper_radius,
+    "cucb": cucb_radius,
+    "bernstein": bernstein_radius,
+    "none": no_radius,
+}

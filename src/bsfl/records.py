@@ -118,6 +118,8 @@ class Roster:
             that joined later or was away.
         samples: Local data size n_k, NaN where unknown.
         quality: Data quality q_k in (0, 1].
+        features: What is known of each client before it is met, [client, feature], NaN where
+            unknown.
     """
 
     n_members: int
@@ -125,6 +127,7 @@ class Roster:
     since: IntArray | None = None
     samples: FloatArray | None = None
     quality: FloatArray | None = None
+    features: FloatArray | None = None
 
     @cached_property
     def sizes(self) -> FloatArray:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from bsfl import checks, statefile
 from bsfl.clients import NOBODY, ClientId, ClientTable
@@ -73,6 +74,7 @@ class Scheduler:
         *,
         samples: Sequence[float] | None = None,
         quality: Sequence[float] | None = None,
+        features: npt.ArrayLike | None = None,
     ) -> None:
         """Add clients to the fleet, or update what is known of them.
 
@@ -80,17 +82,27 @@ class Scheduler:
             clients: Distinct ids.
             samples: How much data each one holds, above 0.
             quality: How good that data is, above 0 and at most 1; 1 where it is never told.
+            features: What may tell how fast it is, one row of numbers for each client and the same
+                features for all, NaN where unknown. BSFL(speeds="lognormal") uses them.
         """
-        self._clients.join(clients, t=self.t + 1, samples=samples, quality=quality)
+        self._clients.join(
+            clients, t=self.t + 1, samples=samples, quality=quality, features=features
+        )
 
     def register(
-        self, client: ClientId, *, samples: float | None = None, quality: float | None = None
+        self,
+        client: ClientId,
+        *,
+        samples: float | None = None,
+        quality: float | None = None,
+        features: Sequence[float] | None = None,
     ) -> None:
         """Add one client to the fleet, or update what is known of it."""
         self.join(
             [client],
             samples=None if samples is None else [samples],
             quality=None if quality is None else [quality],
+            features=None if features is None else [features],
         )
 
     def leave(self, clients: Iterable[ClientId]) -> None:
@@ -199,10 +211,10 @@ class Scheduler:
         if self._n_state < len(self._clients):
             grown = self.policy.init(len(self._clients))
             for field in fields(grown):
-                old = getattr(self._state, field.name)
-                if isinstance(old, np.ndarray):
-                    getattr(grown, field.name)[: len(old)] = old
-                else:
+                old, new = getattr(self._state, field.name), getattr(grown, field.name)
+                if isinstance(old, np.ndarray) and len(new) == len(self._clients):
+                    new[: len(old)] = old
+                else:  # a number, or an array that belongs to no client
                     setattr(grown, field.name, old)
             self._state, self._n_state = grown, len(self._clients)
 
@@ -263,8 +275,9 @@ class Scheduler:
         scheduler._n_state = int(header["n_state"])
         state = policy.init(scheduler._n_state)
         for field in fields(state):
-            stored = arrays[f"state/{field.name}"]
-            setattr(state, field.name, stored if stored.ndim else stored.item())
+            stored = arrays.get(f"state/{field.name}")
+            if stored is not None:  # a file of an older bsfl may know less
+                setattr(state, field.name, stored if stored.ndim else stored.item())
         scheduler._state = state
         scheduler._unbooked = arrays["unbooked"]
         scheduler._roster = scheduler._clients.roster()

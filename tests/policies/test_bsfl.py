@@ -158,7 +158,7 @@ def test_plugged_in_functions_are_used():
     def favourite(clients, history, context):
         return np.where(clients == 3, 1.0, 0.0)
 
-    def flat(count, *, t, m):
+    def flat(count, *, t, m, variance):
         return np.zeros(len(count))
 
     def last_ones(u, g, m, alpha, rng):

@@ -27,6 +27,7 @@ class Fleet:
         availability: Who can be reached.
         samples: Data size of each client; None: all equal and unknown.
         quality: Data quality of each client; None: all 1.
+        features: What the server knows of each client beforehand, [client, feature]; None: nothing.
     """
 
     latency: Latencies
@@ -36,6 +37,7 @@ class Fleet:
     availability: Availability = field(default_factory=Always)
     samples: FloatArray | None = None
     quality: FloatArray | None = None
+    features: FloatArray | None = None
 
     def __post_init__(self) -> None:
         checks.positive("tau_min", self.tau_min)
@@ -53,7 +55,12 @@ class Fleet:
     @property
     def roster(self) -> Roster:
         """What the owner of the fleet may tell a policy."""
-        return Roster(n_members=self.n_clients, samples=self.samples, quality=self.quality)
+        return Roster(
+            n_members=self.n_clients,
+            samples=self.samples,
+            quality=self.quality,
+            features=self.features,
+        )
 
     def latencies(self, t: int) -> FloatArray:
         """Return the seconds every client takes in round t; infinite if no answer comes."""

@@ -1,6 +1,7 @@
 """BSFL: bandit scheduling for federated learning (Ben Ami, Cohen, Zhao 2023)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -8,28 +9,13 @@ from bsfl import checks
 from bsfl.confidence import RADII, Radius
 from bsfl.errors import InvalidInput
 from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.policies.base import Averages, believed_latency, top_m
+from bsfl.policies import lognormal
+from bsfl.policies.base import believed_latency, top_m
+from bsfl.policies.memory import BsflState, Discounted, Lasting, Memory, Recalled, Windowed
+from bsfl.policies.participation import Aim, next_alpha
 from bsfl.policies.plugins import plugin
 from bsfl.records import OK, FloatArray, IntArray, Observations, RoundContext
 from bsfl.solvers import SOLVERS, Solver
-
-
-@dataclass(slots=True)
-class BsflState(Averages):
-    """What BSFL has learned: `mean` is the mean of 1/tau, so tau_min may be learned late.
-
-    Attributes:
-        loss: Last loss each client reported, NaN if it never did.
-        latency_min: Smallest latency seen, the estimate of tau_min; infinite before the first.
-    """
-
-    loss: FloatArray = field(init=False)
-    latency_min: float = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        Averages.__post_init__(self, n_clients)
-        self.loss = np.full(n_clients, np.nan)
-        self.latency_min = np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +34,20 @@ class BSFL:
         tau_max: Deadline in seconds; latencies beyond it are cut to it. None: no deadline.
         generalization: "equal" (everyone the same share), "weighted" (share by samples x quality),
             "loss" (share by last loss) or a function, see bsfl.generalization.
-        radius: "paper", "none" (trust the means) or a function, see bsfl.confidence.
+        radius: "paper", "cucb" or "bernstein" (narrower), "none" (trust the means) or a function,
+            see bsfl.confidence.
         solver: "exact" or the name of another in bsfl.solvers, or a function.
+        discount: An answer of s rounds ago counts discount^s; None: for ever.
+        window: Only answers of the last rounds count, between half and all of so many; None: all.
+        speeds: "means" of 1/tau as in the paper, or "lognormal": a hierarchical model of latencies
+            that judges clients nobody has met by their features, see bsfl.policies.lognormal.
+        quantile: With "lognormal", judge clients by this quantile of their latency, such as 0.9,
+            instead of the middle: a steady client is worth more than a jittery one.
+        optimism: With "lognormal", how many standard deviations of what is not known yet count in
+            a client's favour.
+        floor: Adapt alpha so that no client falls below this part of its share; see
+            for_participation. None: alpha as given.
+        max_gini: Adapt alpha so that the Gini coefficient of selections stays below it.
     """
 
     alpha: float = 1.0
@@ -59,6 +57,13 @@ class BSFL:
     generalization: str | Deficit = "equal"
     radius: str | Radius = "paper"
     solver: str | Solver = "exact"
+    discount: float | None = None
+    window: int | None = None
+    speeds: Literal["means", "lognormal"] = "means"
+    quantile: float | None = None
+    optimism: float = 1.0
+    floor: float | None = None
+    max_gini: float | None = None
 
     def __post_init__(self) -> None:
         checks.at_least("alpha", self.alpha, 0.0)
@@ -73,10 +78,46 @@ class BSFL:
         plugin("generalization", self.generalization, DEFICITS)
         plugin("radius", self.radius, RADII)
         plugin("solver", self.solver, SOLVERS)
+        checks.one_of("speeds", self.speeds, ("means", "lognormal"))
+        checks.at_least("optimism", self.optimism, 0.0)
+        if self.quantile is not None:
+            checks.between("quantile", self.quantile, 0.01, 0.999)
+            if self.speeds != "lognormal":
+                raise InvalidInput("quantile belongs to speeds='lognormal'")
+        if self.discount is not None and self.window is not None:
+            raise InvalidInput("discount and window are two ways to forget; give one of them")
+        if self.floor is not None and self.max_gini is not None:
+            raise InvalidInput("floor and max_gini both set alpha; give one of them")
+        for name in ("floor", "max_gini"):
+            if getattr(self, name) is not None:
+                checks.between(name, getattr(self, name), 0.0, 1.0)
+        _ = self.memory
+
+    @classmethod
+    def for_participation(
+        cls, *, floor: float | None = None, max_gini: float | None = None, **settings: Any
+    ) -> Self:
+        """Return a BSFL that finds alpha by itself.
+
+        Args:
+            floor: No client below this part of its fair share: 0.8 for 80 %.
+            max_gini: Or: selections no less even than this Gini coefficient.
+            settings: Any other setting of BSFL.
+        """
+        if floor is None and max_gini is None:
+            raise InvalidInput("for_participation needs floor or max_gini")
+        return cls(floor=floor, max_gini=max_gini, **settings)
+
+    @property
+    def memory(self) -> Memory:
+        """How answers are remembered."""
+        if self.discount is not None:
+            return Discounted(self.discount)
+        return Lasting() if self.window is None else Windowed(self.window)
 
     def init(self, n_clients: int) -> BsflState:
         """Return the state before the first round."""
-        return BsflState(n_clients)
+        return self.memory.init(n_clients)
 
     def select(self, state: BsflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the cohort (eq. At): clients never chosen first, then the best of the others.
@@ -88,7 +129,7 @@ class BSFL:
         if len(available) <= m:
             return available
         g = self.g(state, context)
-        unexplored = state.selected[available] == 0
+        unexplored = (state.selected[available] == 0) & (self.speeds == "means")
         first = np.flatnonzero(unexplored)
         if len(first) >= m:
             return available[first[top_m(g[first], m, rng)]]
@@ -100,7 +141,7 @@ class BSFL:
                 u=self.ucb(state, context)[others],
                 g=g[others],
                 m=n_places,
-                alpha=self.alpha * n_places / m,
+                alpha=self.weight(state, context) * n_places / m,
                 rng=rng,
             )
         )
@@ -115,25 +156,71 @@ class BSFL:
         latency = believed_latency(seen, self.tau_max)
         if self.tau_min is not None:
             latency = np.maximum(latency, self.tau_min)
-        state.learn(seen, 1.0 / latency)
-        told = ~np.isnan(seen.loss)
-        state.loss[seen.clients[told]] = seen.loss[told]
+        state.selected[seen.chosen] += 1
         answered = latency[seen.outcome == OK]
         state.latency_min = float(min(state.latency_min, answered.min(initial=np.inf)))
+        finite = latency[np.isfinite(latency)]
+        state.latency_max = float(max(state.latency_max, finite.max(initial=0.0)))
+        if self.speeds == "lognormal":
+            values = np.log(np.where(np.isfinite(latency), latency, self._worst(state)))
+            known = self.memory.recall(state, seen.clients, context.t)
+            lognormal.learn(state, seen.clients, values, known, context.roster)
+        else:
+            values = 1.0 / latency
+        self.memory.add(state, seen.clients, context.t, values)
+        told = ~np.isnan(seen.loss)
+        state.loss[seen.clients[told]] = seen.loss[told]
+        if self.aim:
+            state.alpha = next_alpha(self.aim, state, context)
 
     def ucb(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""
+        who, t = context.available, context.t - 1
+        known = self.memory.recall(state, who, t)
+        silent = (known.count == 0) & (state.selected[who] > 0) & (state.observed[who] == 0)
+        count = np.where(silent, state.selected[who], known.count)
+        tau_min = self._tau_min(state)
+        if self.speeds == "lognormal":
+            worst = np.where(silent, np.log(self._worst(state)), known.mean)
+            known = Recalled(count, worst, known.spread)
+            judged = lognormal.judge(state, who, known, context.roster)
+            bonus = self.optimism * np.sqrt(judged.variance)
+            return tau_min * np.exp(bonus - lognormal.quantile_of(judged, self.quantile))
         radius = plugin("radius", self.radius, RADII)
-        who = context.available
-        width = radius(state.evidence(who), t=context.t - 1, m=context.cohort_size)
-        return self.speed(state, who) + width
+        width = radius(
+            count,
+            t=self.memory.rounds(t),
+            m=context.cohort_size,
+            variance=lambda: tau_min**2 * steadied_variance(known),
+        )
+        return tau_min * known.mean + width
 
     def speed(self, state: BsflState, clients: IntArray) -> FloatArray:
         """Return the mean of tau_min / tau of clients, 0 for one never observed."""
+        return state.mean[clients] * self._tau_min(state)
+
+    def weight(self, state: BsflState, context: RoundContext) -> float:
+        """Return alpha: as given, or as a floor has led to."""
+        if self.aim is None:
+            return self.alpha
+        return state.alpha or self.aim.start(context, len(state.selected))
+
+    @property
+    def aim(self) -> Aim | None:
+        """What alpha is adapted to; None: nothing."""
+        if self.floor is not None:
+            return Aim("floor", self.floor)
+        return None if self.max_gini is None else Aim("gini", self.max_gini)
+
+    def _tau_min(self, state: BsflState) -> float:
         tau_min = state.latency_min if self.tau_min is None else self.tau_min
-        if not np.isfinite(tau_min):
-            tau_min = 1.0 if self.tau_max is None else self.tau_max  # only failures so far
-        return state.mean[clients] * tau_min
+        if np.isfinite(tau_min):
+            return tau_min
+        return 1.0 if self.tau_max is None else self.tau_max  # only failures so far
+
+    def _worst(self, state: BsflState) -> float:
+        """Return the latency that stands for an answer that never came."""
+        return self.tau_max or state.latency_max or 1.0
 
     def g(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return the generalization value of the available clients."""
@@ -142,3 +229,23 @@ class BSFL:
         if values.shape != context.available.shape or not np.isfinite(values).all():
             raise InvalidInput("generalization must return one finite number for every client")
         return signed_power(values, self.beta)
+
+
+PRIOR_ANSWERS = 3.0
+"""What the fleet's own coefficient of variation is worth beside a client's few answers."""
+
+
+def steadied_variance(known: Recalled) -> FloatArray:
+    """Return the variance of each client's values, its few answers steadied by the fleet's.
+
+    V_k = (spread_k + n0 (v mean_k)^2) / (c_k - 1 + n0), where v is the coefficient of variation
+    within clients over the whole fleet. Two equal answers do not make a client steady.
+    """
+    freedom = np.maximum(known.count - 1, 0.0)
+    seen = (freedom > 0) & (known.mean > 0)
+    relative = known.spread[seen] / known.mean[seen] ** 2
+    v2 = float(relative.sum() / freedom[seen].sum()) if seen.any() else 1.0
+    variance: FloatArray = (known.spread + PRIOR_ANSWERS * v2 * known.mean**2) / (
+        freedom + PRIOR_ANSWERS
+    )
+    return variance

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from bsfl import checks
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.records import IntArray, Roster
+from bsfl.records import NOBODY, IntArray, Roster
 
 ClientId = str | int
-NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,22 +234,18 @@ class ClientTable:
     # --- saving ---------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything as arrays."""
-        arrays = {name: self.column(name).copy() for name in self._columns}
-        if self.ids and isinstance(self.ids[0], int):
+        """Return a copy of everything but the ids as arrays."""
+        return {name: self.column(name).copy() for name in self._columns}
+
+    def id_arrays(self, n: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the first n ids as arrays; clients that join meanwhile do no harm."""
+        ids = self.ids[:n]
+        if ids and isinstance(ids[0], int):
             try:
-                return {**arrays, "ids": np.array(self.ids, dtype=np.int64)}
+                return {"ids": np.array(ids, dtype=np.int64)}
             except OverflowError:
-                texts = [str(client).encode() for client in self.ids]
-                kind = "number"
-        else:
-            texts = [client.encode("utf-8", "surrogatepass") for client in self.ids]
-            kind = "text"
-        return {
-            **arrays,
-            f"ids-{kind}": np.frombuffer(b"".join(texts), dtype=np.uint8),
-            "ids-length": np.array([len(text) for text in texts], dtype=np.int64),
-        }
+                return _as_bytes("number", [str(client).encode() for client in ids])
+        return _as_bytes("text", [client.encode("utf-8", "surrogatepass") for client in ids])
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> "ClientTable":
@@ -272,6 +267,13 @@ class ClientTable:
         table._columns = {name: arrays.get(name, nothing) for name in table._columns}
         table.n_members = int(np.count_nonzero(table._columns["member"]))
         return table
+
+
+def _as_bytes(kind: str, texts: list[bytes]) -> dict[str, npt.NDArray[Any]]:
+    return {
+        f"ids-{kind}": np.frombuffer(b"".join(texts), dtype=np.uint8),
+        "ids-length": np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)),
+    }
 
 
 def _collection(clients: Iterable[ClientId]) -> Sequence[Any]:

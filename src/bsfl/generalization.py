@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.records import FloatArray, IntArray, RoundContext
+from bsfl.records import FloatArray, IntArray, RoundContext, pick
 
 
 class History(Protocol):
@@ -98,7 +98,8 @@ def capped_shares(weights: FloatArray, total: float) -> FloatArray:
 
 def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
     """Return c_k/t, t counted from the round in which the client joined."""
-    return history.selected[clients] / context.rounds(clients)
+    rate: FloatArray = pick(history.selected, clients) / context.rounds(clients)
+    return rate
 
 
 DEFICITS: dict[str, Deficit] = {

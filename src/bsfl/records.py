@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,23 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+
 Outcome = Literal["ok", "timeout", "failed"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 OK, TIMEOUT, FAILED = range(3)
 """Positions in OUTCOMES, which is how a whole cohort's outcomes are stored."""
+
+
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
+
+
+def pick(array: Numbers, clients: IntArray) -> Numbers:
+    """Return array[clients] for sorted distinct clients, without a copy when that is everyone."""
+    if len(clients) == len(array):
+        return array
+    picked: Numbers = array[clients]  # type: ignore[assignment]
+    return picked
 
 
 LATENCY_RANGE = 1e-9, 1e12

@@ -10,12 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks, statefile
-from bsfl.clients import NOBODY, ClientId, ClientTable
+from bsfl.background import BackgroundWriter
+from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected, StateFileError
 from bsfl.policies.base import Policy, State
 from bsfl.policies.registry import make_policy, name_of
 from bsfl.randomness import stream
-from bsfl.records import IntArray, Observation, Observations, Roster, RoundContext, RoundRecord
+from bsfl.records import (
+    NOBODY,
+    IntArray,
+    Observation,
+    Observations,
+    Roster,
+    RoundContext,
+    RoundRecord,
+)
 
 
 class Scheduler:
@@ -48,6 +57,7 @@ class Scheduler:
         self.t = 0
         self.last_round: RoundRecord | None = None
         self._clients = ClientTable()
+        self._writer = BackgroundWriter()
         self._state: State = policy.init(0)
         self._n_state = 0
         self._waiting: dict[
@@ -220,8 +230,33 @@ class Scheduler:
 
     # --- saving ---------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically: a crash leaves the old file or the new one."""
+    def save(self, path: str | os.PathLike[str], *, wait: bool = True) -> None:
+        """Write everything to one file, atomically: a crash leaves the old file or the new one.
+
+        Args:
+            path: The file.
+            wait: Whether to return only when it is written. False copies what is known and has it
+                written while you go on; of several that wait only the newest is written, and an
+                error comes with the next call. `saved()` waits for it.
+        """
+        header, arrays, table = self._snapshot()
+
+        def write() -> None:
+            ids = {f"clients/{name}": a for name, a in table.id_arrays(header["n_ids"]).items()}
+            statefile.write(Path(path), header, arrays | ids)
+
+        if wait:
+            self.saved()
+            write()
+        else:
+            self._writer.put(write)
+
+    def saved(self) -> None:
+        """Return when everything that `save(wait=False)` was asked for is written."""
+        self._writer.wait()
+
+    def _snapshot(self) -> tuple[dict[str, Any], statefile.Arrays, ClientTable]:
+        """Return what a file holds, as it is now; ids come later, as clients keep theirs."""
         header = {
             "policy": name_of(self.policy) or type(self.policy).__qualname__,
             "settings": _settings(self.policy),
@@ -230,16 +265,17 @@ class Scheduler:
             "t": self.t,
             "n_state": self._n_state,
             "n_available": self.last_round.n_available if self.last_round else None,
+            "n_ids": len(self._clients),
         }
         arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
         for field in fields(self._state):
-            arrays[f"state/{field.name}"] = np.asarray(getattr(self._state, field.name))
+            arrays[f"state/{field.name}"] = np.array(getattr(self._state, field.name))
         cohort = self.last_round.cohort if self.last_round else ()
         arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
         arrays["unbooked"] = self._unbooked
         waiting = [(k, t) for k, rounds in self._waiting.items() for t in rounds]
         arrays["waiting"] = np.array(waiting, dtype=np.int64).reshape(-1, 2)
-        statefile.write(Path(path), header, arrays)
+        return header, arrays, self._clients
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Self:

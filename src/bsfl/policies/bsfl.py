@@ -14,7 +14,7 @@ from bsfl.policies.base import believed_latency, top_m
 from bsfl.policies.memory import BsflState, Discounted, Lasting, Memory, Recalled, Windowed
 from bsfl.policies.participation import Aim, next_alpha
 from bsfl.policies.plugins import plugin
-from bsfl.records import OK, FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import NOBODY, OK, FloatArray, IntArray, Observations, RoundContext, pick
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -129,17 +129,17 @@ class BSFL:
         if len(available) <= m:
             return available
         g = self.g(state, context)
-        unexplored = (state.selected[available] == 0) & (self.speeds == "means")
-        first = np.flatnonzero(unexplored)
+        unexplored = pick(state.selected, available) == 0
+        first = np.flatnonzero(unexplored) if self.speeds == "means" else NOBODY
         if len(first) >= m:
             return available[first[top_m(g[first], m, rng)]]
-        others = np.flatnonzero(~unexplored)
+        others = np.flatnonzero(~unexplored) if len(first) else np.arange(len(available))
         n_places = m - len(first)
         solve = plugin("solver", self.solver, SOLVERS)
         best: IntArray = (
             solve(  # the sum of g stays divided by m, whatever the number of free places
-                u=self.ucb(state, context)[others],
-                g=g[others],
+                u=pick(self.ucb(state, context), others),
+                g=pick(g, others),
                 m=n_places,
                 alpha=self.weight(state, context) * n_places / m,
                 rng=rng,
@@ -177,18 +177,16 @@ class BSFL:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""
         who, t = context.available, context.t - 1
         known = self.memory.recall(state, who, t)
-        silent = (known.count == 0) & (state.selected[who] > 0) & (state.observed[who] == 0)
-        count = np.where(silent, state.selected[who], known.count)
+        if not np.all(known.count):
+            known = self._with_silence(state, who, known)
         tau_min = self._tau_min(state)
         if self.speeds == "lognormal":
-            worst = np.where(silent, np.log(self._worst(state)), known.mean)
-            known = Recalled(count, worst, known.spread)
             judged = lognormal.judge(state, who, known, context.roster)
             bonus = self.optimism * np.sqrt(judged.variance)
             return tau_min * np.exp(bonus - lognormal.quantile_of(judged, self.quantile))
         radius = plugin("radius", self.radius, RADII)
         width = radius(
-            count,
+            known.count,
             t=self.memory.rounds(t),
             m=context.cohort_size,
             variance=lambda: tau_min**2 * steadied_variance(known),
@@ -211,6 +209,16 @@ class BSFL:
         if self.floor is not None:
             return Aim("floor", self.floor)
         return None if self.max_gini is None else Aim("gini", self.max_gini)
+
+    def _with_silence(self, state: BsflState, who: IntArray, known: Recalled) -> Recalled:
+        """Let a client that was asked and never answered count as if it had shown the worst."""
+        silent = (known.count == 0) & (state.selected[who] > 0) & (state.observed[who] == 0)
+        worst = np.log(self._worst(state)) if self.speeds == "lognormal" else 0.0
+        return Recalled(
+            np.where(silent, state.selected[who], known.count),
+            np.where(silent, worst, known.mean),
+            known.spread,
+        )
 
     def _tau_min(self, state: BsflState) -> float:
         tau_min = state.latency_min if self.tau_min is None else self.tau_min

@@ -11,7 +11,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.policies.base import Averages
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, pick
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Recalled:
         spread: Sum of their squared deviations from the mean.
     """
 
-    count: FloatArray
+    count: IntArray | FloatArray
     mean: FloatArray
     spread: FloatArray
 
@@ -97,8 +97,9 @@ class Lasting:
 
     def recall(self, state: BsflState, clients: IntArray, t: int) -> Recalled:
         """Return what is remembered of clients."""
-        counts = state.observed[clients].astype(np.float64)
-        return Recalled(counts, state.mean[clients], state.spread[clients])
+        return Recalled(
+            pick(state.observed, clients), pick(state.mean, clients), pick(state.spread, clients)
+        )
 
     def rounds(self, t: int) -> float:
         """Return t."""

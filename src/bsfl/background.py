@@ -1,0 +1,56 @@
+"""One thread that writes the newest of what it is given, while the caller goes on."""
+
+import threading
+from collections.abc import Callable
+
+
+class BackgroundWriter:
+    """Runs one write after the other; of those that wait only the newest is kept.
+
+    A write that fails is reported by the next call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next: Callable[[], None] | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def __reduce__(self) -> tuple[type["BackgroundWriter"], tuple[()]]:
+        """Let a copy start with nothing to write."""
+        return BackgroundWriter, ()
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Have `write` called soon; an older one that has not begun is dropped."""
+        with self._lock:
+            self._raise()
+            self._next = write
+            if self._thread is None:
+                # not a daemon: a program that ends waits for what it asked to be written
+                self._thread = threading.Thread(target=self._run, name="bsfl-save")
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Return when everything is written."""
+        thread = self._thread
+        if thread:
+            thread.join()
+        with self._lock:
+            self._raise()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                write, self._next = self._next, None
+                if write is None:
+                    self._thread = None
+                    return
+            try:
+                write()
+            except BaseException as error:  # passed on to the caller, in its own thread
+                self._error = error
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if error:
+            raise error

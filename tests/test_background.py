@@ -1,0 +1,102 @@
+"""Saving while the rounds go on."""
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+
+from bsfl import BSFL, Scheduler
+from bsfl.background import BackgroundWriter
+
+
+def play(scheduler, rounds):
+    for _ in range(rounds):
+        scheduler.observe({c: 1.0 + c % 5 for c in scheduler.select()})
+
+
+def fresh(n_clients=200):
+    scheduler = Scheduler(BSFL(alpha=4.0), cohort_size=10, seed=1)
+    scheduler.join(range(n_clients))
+    play(scheduler, 5)
+    return scheduler
+
+
+def test_what_is_written_is_the_moment_of_the_call(tmp_path, monkeypatch):
+    from bsfl import statefile
+
+    go, write = threading.Event(), statefile.write
+
+    def slow(*args):
+        go.wait(10)
+        write(*args)
+
+    scheduler = fresh()
+    scheduler.save(tmp_path / "now")
+    monkeypatch.setattr(statefile, "write", slow)
+    scheduler.save(tmp_path / "later", wait=False)
+    play(scheduler, 7)
+    scheduler.join(range(200, 400))
+    play(scheduler, 3)
+    go.set()
+    scheduler.saved()
+    assert (tmp_path / "later").read_bytes() == (tmp_path / "now").read_bytes()
+    assert Scheduler.load(tmp_path / "later").t == 5
+
+
+@pytest.mark.parametrize(
+    "ids", [range(40), [f"phone-{i}" for i in range(40)], range(2**70, 2**70 + 40)]
+)
+def test_every_kind_of_id_comes_back(tmp_path, ids):
+    scheduler = Scheduler(BSFL(), cohort_size=4)
+    scheduler.join(ids)
+    scheduler.save(tmp_path / "s", wait=False)
+    scheduler.saved()
+    assert Scheduler.load(tmp_path / "s").clients == list(ids)
+
+
+def test_of_those_that_wait_the_newest_is_written():
+    writer, go, begun, done = BackgroundWriter(), threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        go.wait(10)
+        done.append("first")
+
+    writer.put(first)
+    begun.wait(10)
+    writer.put(lambda: done.append("second"))
+    writer.put(lambda: done.append("third"))
+    go.set()
+    writer.wait()
+    assert done == ["first", "third"]
+    writer.put(lambda: done.append("fourth"))
+    writer.wait()
+    assert done[-1] == "fourth"
+
+
+def test_a_failure_comes_with_the_next_call(tmp_path):
+    scheduler = fresh()
+    scheduler.save(tmp_path / "no" / "such" / "folder", wait=False)
+    with pytest.raises(FileNotFoundError):
+        scheduler.saved()
+    scheduler.save(tmp_path / "fine", wait=False)
+    scheduler.saved()
+    assert Scheduler.load(tmp_path / "fine").t == 5
+
+
+def test_saving_at_once_waits_for_what_is_being_written(tmp_path):
+    scheduler = fresh()
+    for _ in range(5):
+        scheduler.save(tmp_path / "s", wait=False)
+        play(scheduler, 1)
+        scheduler.save(tmp_path / "s")
+        assert Scheduler.load(tmp_path / "s").t == scheduler.t
+
+
+def test_a_scheduler_can_be_copied_while_it_saves(tmp_path):
+    scheduler = fresh()
+    scheduler.save(tmp_path / "s", wait=False)
+    other = copy.deepcopy(scheduler)
+    scheduler.saved()
+    assert np.array_equal(other.select(), scheduler.select())

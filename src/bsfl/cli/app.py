@@ -1,7 +1,8 @@
 """The commands."""
 
+import json
 import math
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,18 @@ import typer
 from rich.table import Table
 
 import bsfl
+from bsfl import checks
 from bsfl.cli.data import data
 from bsfl.cli.progress import watch
-from bsfl.cli.tables import annealing_table, leaderboard_table, summary_table
+from bsfl.cli.tables import (
+    annealing_table,
+    leaderboard_table,
+    rows_table,
+    summary_table,
+    tuning_table,
+)
 from bsfl.cli.terminal import clear_errors, console, errors
+from bsfl.experiments.ablations import ABLATIONS, run_ablation
 from bsfl.experiments.leaderboard import ARENA, run_leaderboard
 from bsfl.experiments.leaderboard import quick as quick_version
 from bsfl.experiments.results import Results, open_results
@@ -23,10 +32,15 @@ from bsfl.experiments.scenario import (
     read_scenario,
     shipped_scenarios,
 )
+from bsfl.experiments.statistics import markdown_table, shown
+from bsfl.experiments.tuning import read_log, recommended, try_settings
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
 from bsfl.report.leaderboard_page import write_leaderboard
 from bsfl.report.reproduce import FIGURES, figure_scenario, make_study
+from bsfl.report.style import save
+from bsfl.report.tuning_figure import tuning_figure
+from bsfl.statefile import replace_file
 
 app = typer.Typer(
     help="Bandit scheduling for federated learning: which clients should train next?",
@@ -170,6 +184,80 @@ def leaderboard(
         for part in board["scenarios"].values():
             console.print(leaderboard_table(part))
         console.print(f"the whole leaderboard is in {page}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def ablation(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ABLATIONS)}.")],
+    seeds: Seeds = None,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Measure what one of BSFL's options buys; nothing is trained.
+
+    Example: bsfl ablation drift --seeds 5
+    """
+    with clear_errors():
+        checks.one_of("name", name, tuple(ABLATIONS))
+        folder = out or Path("results") / f"ablation-{name}"
+        rows = run_ablation(
+            name, folder, seeds=seeds, jobs=jobs, watch=lambda results: watch(results, errors)
+        )
+        text = markdown_table(rows)
+        replace_file(folder / "ablation.json", (json.dumps(rows, indent=2) + "\n").encode())
+        replace_file(folder / "ablation.md", text.encode())
+        console.print(rows_table(ABLATIONS[name].about, rows))
+        console.print(f"ablation.md and .json are in {folder}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def tune(
+    latencies: Annotated[
+        Path, typer.Option("--latencies", help="CSV with the columns client,latency_s.")
+    ],
+    cohort_size: Annotated[int, typer.Option("--cohort-size", help="Clients in a round.", min=1)],
+    floor: Annotated[
+        float, typer.Option(help="Least part of its fair share that a client shall have.")
+    ] = 0.8,
+    deadline_s: Annotated[
+        float | None, typer.Option("--deadline", help="Seconds. [longest latency in the log]")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds to simulate.", min=1)] = 1000,
+    seeds: Annotated[int, typer.Option(help="Simulations of each setting.", min=1)] = 3,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Recommend a setting of BSFL for your own clients, from a log of their latencies.
+
+    Example: bsfl tune --latencies log.csv --cohort-size 20
+    """
+    with clear_errors():
+        checks.between("floor", floor, 0.0, 1.0)
+        folder = out or Path("results") / "tune"
+        log = read_log(latencies, deadline_s)
+        with errors.status(f"simulating {len(log.latencies):,} clients ..."):
+            trials = try_settings(
+                log, cohort_size=cohort_size, rounds=rounds, seeds=seeds, jobs=jobs
+            )
+        best = recommended(trials, floor)
+        save(tuning_figure(trials, best, floor), folder, "tune")
+        content = {"floor": floor, "recommended": best.as_json()}
+        content["trials"] = [trial.as_json() for trial in trials]
+        replace_file(folder / "tune.json", (json.dumps(content, indent=2) + "\n").encode())
+        console.print(tuning_table(trials, best))
+        if best.least_share < floor:
+            console.print(f"no setting keeps everybody at {floor:.0%}; this comes closest:")
+        settings = {**best.settings, "tau_max": log.tau_max}
+        arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        console.print(f"recommended: BSFL({arguments})", soft_wrap=True, highlight=False)
+        saved = shown({k: 100 * v for k, v in asdict(best.saved).items()}, ".0f")
+        console.print(
+            f"expected: {saved} % of the time of random selection saved, nobody below "
+            f"{best.least_share:.0%} of its share",
+            soft_wrap=True,
+            highlight=False,
+        )
+        console.print(f"tune.png and tune.json are in {folder}", soft_wrap=True, highlight=False)
 
 
 def _reproduce(name: str, folder: Path, *, quick: bool, jobs: int) -> None:

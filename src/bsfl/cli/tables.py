@@ -1,13 +1,15 @@
 """Summaries as tables on the terminal."""
 
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bsfl.experiments.statistics import shown
+from bsfl.experiments.statistics import cells_of, shown
 from bsfl.experiments.summary import length
+from bsfl.experiments.tuning import Trial
 from bsfl.report.leaderboard_page import COLUMNS, cells, ranked
 
 
@@ -98,6 +100,35 @@ def leaderboard_table(part: dict[str, Any]) -> Table:
     for label, row in ranked(part["policies"]):
         line = cells(label, row)
         table.add_row(*(Text(line[i].partition(" ±")[0] if i > 2 else line[i]) for i in shown_here))
+    return table
+
+
+def tuning_table(trials: list[Trial], best: Trial) -> Table:
+    """Return one row per setting that was tried, with the recommended one marked."""
+    table = _table("what each weight costs on these clients (± 95 %)")
+    for i, name in enumerate(("index", "alpha", "mean round (s)", "saved", "least share", "Gini")):
+        table.add_column(name, justify="right" if i else "left")
+    for trial in trials:
+        saved = {k: 100 * v for k, v in asdict(trial.saved).items()}
+        table.add_row(
+            Text(trial.index + " *" * (trial is best)),
+            f"{trial.settings['alpha']:g}" if trial.settings else "",
+            shown(trial.mean_round_s.as_json(), ".3g"),
+            shown(saved, ".0f") + " %",
+            f"{trial.least_share:.2f}",
+            f"{trial.gini:.3f}",
+        )
+    table.caption = "saved: of random selection's time; least share: 1 is fair; *: recommended"
+    return table
+
+
+def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Return rows of numbers with intervals."""
+    table = _table(title)
+    for i, column in enumerate(rows[0]):
+        table.add_column(column, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in cells_of(row)))
     return table
 
 

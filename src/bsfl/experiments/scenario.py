@@ -44,7 +44,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.experiments.lessons import LearningSpec
-from bsfl.experiments.worlds import AvailabilitySpec, DataSpec, DriftSpec, FleetSpec
+from bsfl.experiments.worlds import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
 from bsfl.fleet import POPULATIONS, Fleet
 from bsfl.fleet.split import SPLITS
 from bsfl.fleet.split import settings_of as split_settings
@@ -219,7 +219,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
 
 def _fleet(table: Table, file: str) -> FleetSpec:
     with _at(f"{file} [fleet]"):
-        parts = ("latency", "availability", "drift", "failures", "data")
+        parts = ("latency", "availability", "drift", "failures", "data", "features")
         numbers = ("n_clients", "tau_min", "tau_max")
         _known_keys(table, (*numbers, *parts))
         _required(table, (*numbers, "latency"))
@@ -238,6 +238,7 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         ("availability", AvailabilitySpec),
         ("drift", DriftSpec),
         ("data", DataSpec),
+        ("features", FeaturesSpec),
     ):
         if key in table:
             with _at(f"{file} [fleet.{key}]"):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,3 +65,26 @@ def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else 1.96 + 2.4 / (n - 1)
     with np.errstate(invalid="ignore"):  # a diverged run has no spread
         return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))
+
+
+def cells_of(row: Mapping[str, Any]) -> list[str]:
+    """Return a row of names and intervals as text.
+
+    >>> cells_of({"policy": "random", "time": {"mean": 1234.5, "low": 1230.0, "high": 1239.0}})
+    ['random', '1,234 ± 4']
+    """
+
+    def text(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        size = abs(value["mean"]) if value and value["mean"] is not None else 0.0
+        forms = ((100.0, ",.0f"), (10.0, ".1f"), (1.0, ".2f"), (0.0, ".3f"))
+        return shown(value, next(form for low, form in forms if size >= low)) or "–"
+
+    return [text(value) for value in row.values()]
+
+
+def markdown_table(rows: list[dict[str, Any]]) -> str:
+    """Return rows of names and intervals as Markdown."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(cells_of(row) for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

@@ -17,6 +17,7 @@ from bsfl.fleet.availability import (
     read_availability,
 )
 from bsfl.fleet.latency import Latencies
+from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
 from bsfl.records import FloatArray
 
@@ -125,6 +126,20 @@ class DataSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturesSpec:
+    """What the server knows of phones beforehand: computing time and bandwidth, roughly.
+
+    Attributes:
+        noise: Standard deviation of the error in the logarithm of each.
+    """
+
+    noise: float = 0.3
+
+    def __post_init__(self) -> None:
+        checks.at_least("noise", self.noise, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
     """Everything needed to make a world from a seed."""
 
@@ -137,11 +152,14 @@ class FleetSpec:
     drift: DriftSpec | None = None
     failures: float = 0.0
     data: DataSpec | None = None
+    features: FeaturesSpec | None = None
 
     def __post_init__(self) -> None:
         checks.natural("n_clients", self.n_clients)
         checks.one_of("population", self.population, tuple(POPULATIONS))
         checks.between("probability", self.failures, 0.0, 1.0)
+        if self.features and self.population != "phones":
+            raise InvalidInput("[fleet.features] are known of population = 'phones' only")
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
 
     def build(
@@ -175,4 +193,9 @@ class FleetSpec:
             availability=self.availability.build(self.n_clients, rng("devices")),
             samples=samples,
             quality=quality,
+            features=phone_features(
+                self.n_clients, rng("population"), rng("features"), noise=self.features.noise
+            )
+            if self.features
+            else None,
         )

@@ -42,11 +42,29 @@ def phones(
         model_bytes: Size of the model.
         jitter: Standard deviation of the logarithm of a phone's latency from round to round.
     """
-    compute_ms = np.interp(rng.random(n_clients), LEVELS, COMPUTE_MS)
-    kbps = np.exp(np.interp(rng.random(n_clients), LEVELS, LOG_KBPS))
+    compute_ms, kbps = capacities(n_clients, rng)
     return phone_latencies(
         compute_ms, kbps, samples=samples, model_bytes=model_bytes, jitter=jitter
     )
+
+
+def capacities(n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Return milliseconds per sample at inference and bandwidth in kbit/s of phones."""
+    compute_ms = np.interp(rng.random(n_clients), LEVELS, COMPUTE_MS)
+    return compute_ms, np.exp(np.interp(rng.random(n_clients), LEVELS, LOG_KBPS))
+
+
+def phone_features(
+    n_clients: int, rng: np.random.Generator, noise_rng: np.random.Generator, *, noise: float
+) -> FloatArray:
+    """Return what a server may know of phones before it meets them, [client, 2].
+
+    The logarithms of computing time and bandwidth, each with normal noise of standard deviation
+    `noise`: a data sheet, or a rough measurement. `rng` must be where `phones` drew from.
+    """
+    known = np.log(np.column_stack(capacities(n_clients, rng)))
+    noisy: FloatArray = known + noise * noise_rng.normal(size=known.shape)
+    return noisy
 
 
 def phone_latencies(

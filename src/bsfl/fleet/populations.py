@@ -100,11 +100,30 @@ def _share(n_clients: int, share: float, rng: np.random.Generator) -> BoolArray:
     return rng.permutation(n_clients) < round(share * n_clients)
 
 
+def equal_means(
+    n_clients: int,
+    rng: np.random.Generator,
+    *,
+    mean_s: float = 10.0,
+    sigmas: tuple[float, float] = (0.05, 0.6),
+) -> Latencies:
+    """Return clients with the same mean speed E[1/tau], half of them steady and half jittery.
+
+    tau = exp(mu + sigma N(0, 1)) with E[1/tau] = exp(-mu + sigma^2 / 2) = 1 / mean_s.
+    """
+    checks.positive("mean_s", mean_s)
+    steady, jittery = checks.span("sigmas", sigmas)
+    checks.at_least("sigmas", steady, 0.0)
+    sigma = np.where(_share(n_clients, 0.5, rng), jittery, steady)
+    return lognormal(mean_s * np.exp(sigma**2 / 2), sigma)
+
+
 POPULATIONS: dict[str, Callable[..., Latencies]] = {
     "authors-bimodal": authors_bimodal,
     "authors-three-speeds": authors_three_speeds,
     "lognormal": lognormal_population,
     "shifted-exponential": exponential_population,
+    "equal-means": equal_means,
     "phones": phones,
     "trace": trace,
 }

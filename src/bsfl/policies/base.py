@@ -1,4 +1,4 @@
-"""What a policy is, and the two things most of them share: running means and a top m."""
+"""What a policy is, and what most of them share: running means, a top m, a weighted draw."""
 
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -90,3 +90,15 @@ def top_m(score: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
     tied = np.flatnonzero(score == cut)
     lucky = rng.choice(tied, m - len(above), replace=False, shuffle=False)
     return np.sort(np.concatenate([above, lucky]))
+
+
+def weighted_draw(log_weight: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
+    r"""Return m positions drawn one after another with weights exp(log_weight), none twice, sorted.
+
+    The m largest of log w_k + G_k with independent standard Gumbel G_k are such a draw (Yellott
+    1977), whatever the scale of the weights. A weight of 0 (log -inf) is drawn last.
+
+    >>> weighted_draw(np.array([-np.inf, 0.0, 5000.0]), 2, np.random.default_rng(0))
+    array([1, 2])
+    """
+    return top_m(log_weight + rng.gumbel(size=len(log_weight)), m, rng)

@@ -14,6 +14,7 @@ from bsfl.policies.base import believed_latency, top_m
 from bsfl.policies.memory import BsflState, Discounted, Lasting, Memory, Recalled, Windowed
 from bsfl.policies.participation import Aim, next_alpha
 from bsfl.policies.plugins import plugin
+from bsfl.policies.told import keep_losses
 from bsfl.records import NOBODY, OK, FloatArray, IntArray, Observations, RoundContext, pick
 from bsfl.solvers import SOLVERS, Solver
 
@@ -168,8 +169,7 @@ class BSFL:
         else:
             values = 1.0 / latency
         self.memory.add(state, seen.clients, context.t, values)
-        told = ~np.isnan(seen.loss)
-        state.loss[seen.clients[told]] = seen.loss[told]
+        keep_losses(state.loss, seen)
         if self.aim:
             state.alpha = next_alpha(self.aim, state, context)
 

@@ -1,31 +1,14 @@
 """CS-UCB-Q: CS-UCB with a queue that demands each client's share (Xia et al. 2020)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.confidence import hoeffding_radius
-from bsfl.policies.base import Averages, believed_latency, top_m
+from bsfl.policies.base import believed_latency, top_m
+from bsfl.policies.queues import Queued
 from bsfl.records import FloatArray, IntArray, Observations, RoundContext
-
-
-@dataclass(slots=True)
-class CsUcbQState(Averages):
-    """Averages and queues.
-
-    A queue nobody serves grows by its share each round, so it is stored as it stood after the
-    client was last served, with the number of the client's rounds at that time: O(cohort) a round.
-    When shares change because the fleet does, the time since then counts at the new share.
-    """
-
-    queue: FloatArray = field(init=False)
-    queue_round: IntArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        Averages.__post_init__(self, n_clients)
-        self.queue = np.zeros(n_clients)
-        self.queue_round = np.ones(n_clients, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +35,11 @@ class CsUcbQ:
         checks.between("beta", self.beta, 0.0, 1.0)
         checks.between("phi", self.phi, 0.0, 1.0)
 
-    def init(self, n_clients: int) -> CsUcbQState:
+    def init(self, n_clients: int) -> Queued:
         """Return the state before the first round."""
-        return CsUcbQState(n_clients)
+        return Queued(n_clients)
 
-    def select(
-        self, state: CsUcbQState, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest scores, ties broken at random."""
         who = context.available
         radius = hoeffding_radius(state.evidence(who), t=context.t, scale=2.0)
@@ -66,21 +47,17 @@ class CsUcbQ:
         score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, who)
         return who[top_m(score, context.cohort_size, rng)]
 
-    def observe(self, state: CsUcbQState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: Queued, context: RoundContext, seen: Observations) -> None:
         """Update counts, mean rewards and the queues of the chosen."""
-        who = seen.chosen
-        if len(who):
-            served = self.queues(state, context, who) + self.shares(state, context, who) - 1.0
-            state.queue[who] = np.maximum(served, 0.0)
-            state.queue_round[who] = context.rounds(who) + np.ones_like(who)
+        if len(seen.chosen):
+            state.serve(context, seen.chosen, self.shares(state, context, seen.chosen))
         state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
 
-    def queues(self, state: CsUcbQState, context: RoundContext, clients: IntArray) -> FloatArray:
+    def queues(self, state: Queued, context: RoundContext, clients: IntArray) -> FloatArray:
         """Return D_k at the start of this round."""
-        waited = context.rounds(clients) - state.queue_round[clients]
-        return state.queue[clients] + self.shares(state, context, clients) * waited
+        return state.queues(context, clients, self.shares(state, context, clients))
 
-    def shares(self, state: CsUcbQState, context: RoundContext, clients: IntArray) -> FloatArray:
+    def shares(self, state: Queued, context: RoundContext, clients: IntArray) -> FloatArray:
         """Return share_k, the rate at which the queue grows."""
         budget = self.phi * context.cohort_size
         if context.roster is None or context.roster.samples is None:

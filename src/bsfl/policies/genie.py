@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bsfl import checks
-from bsfl.errors import InvalidInput
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.plugins import plugin
+from bsfl.policies.told import keep_losses, known_numbers, must_cover
 from bsfl.records import FloatArray, IntArray, Observations, RoundContext
 from bsfl.solvers import SOLVERS, Solver
 
@@ -42,12 +42,7 @@ class Genie:
     solver: str | Solver = "exact"
 
     def __post_init__(self) -> None:
-        speeds = checks.numbers("mean_speed", self.mean_speed)
-        wrong = ~((speeds > 0) & np.isfinite(speeds))
-        if wrong.any():
-            raise InvalidInput(f"mean_speed must be finite and above 0, got {speeds[wrong][0]:g}")
-        speeds.flags.writeable = False
-        object.__setattr__(self, "mean_speed", speeds)
+        object.__setattr__(self, "mean_speed", known_numbers("mean_speed", self.mean_speed))
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)
         plugin("generalization", self.generalization, DEFICITS)
@@ -55,11 +50,7 @@ class Genie:
 
     def init(self, n_clients: int) -> GenieState:
         """Return the state before the first round."""
-        if n_clients > len(self.mean_speed):
-            raise InvalidInput(
-                f"mean_speed must cover the fleet of {n_clients} clients, "
-                f"got {len(self.mean_speed)}"
-            )
+        must_cover("mean_speed", self.mean_speed, n_clients)
         return GenieState(
             selected=np.zeros(n_clients, dtype=np.int64), loss=np.full(n_clients, np.nan)
         )
@@ -79,5 +70,4 @@ class Genie:
     def observe(self, state: GenieState, context: RoundContext, seen: Observations) -> None:
         """Count selections and keep losses; latencies hold nothing new for a genie."""
         state.selected[seen.chosen] += 1
-        told = ~np.isnan(seen.loss)
-        state.loss[seen.clients[told]] = seen.loss[told]
+        keep_losses(state.loss, seen)

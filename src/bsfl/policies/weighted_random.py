@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.errors import InvalidInput
 from bsfl.generalization import capped_shares
+from bsfl.policies.told import registered_sizes
 from bsfl.policies.uniform_random import NothingLearned
 from bsfl.records import FloatArray, IntArray, Observations, RoundContext
 
@@ -29,12 +29,11 @@ class WeightedRandom:
         self, state: NothingLearned, context: RoundContext, rng: np.random.Generator
     ) -> IntArray:
         """Return a cohort of the available clients."""
-        if context.roster is None:
-            raise InvalidInput("weighted random selection needs samples for every client")
+        sizes = registered_sizes(context)
         m = min(context.cohort_size, len(context.available))
         if m == 0:
             return context.available
-        inclusion = capped_shares(context.roster.sizes[context.available], m)
+        inclusion = capped_shares(sizes[context.available], m)
         return context.available[systematic_sample(inclusion, rng)]
 
     def observe(self, state: NothingLearned, context: RoundContext, seen: Observations) -> None:

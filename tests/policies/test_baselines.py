@@ -4,29 +4,14 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
+from rounds import context, report
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import BSFL, CsUcb, CsUcbQ, Genie, UniformRandom, WeightedRandom, make_policy
 from bsfl.policies.base import top_m
 from bsfl.policies.weighted_random import systematic_sample
-from bsfl.records import Observation, Observations, Roster, RoundContext
 
 RNG = np.random.default_rng(0)
-
-
-def context(t, m, k, available=None, **roster):
-    return RoundContext(
-        t=t,
-        available=np.arange(k) if available is None else np.array(available),
-        cohort_size=m,
-        roster=Roster(n_members=k, **roster),
-    )
-
-
-def report(latencies):
-    return Observations.of(
-        {k: Observation(latency=v) for k, v in latencies.items()}, chosen=list(latencies)
-    )
 
 
 def test_cs_ucb_by_hand():

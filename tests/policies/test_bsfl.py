@@ -4,23 +4,12 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
+from rounds import context, report
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import BSFL
-from bsfl.records import Observation, Observations, Roster, RoundContext
 
 RNG = np.random.default_rng(0)
-
-
-def context(t, m, k, **roster):
-    return RoundContext(
-        t=t, available=np.arange(k), cohort_size=m, roster=Roster(n_members=k, **roster)
-    )
-
-
-def report(latencies, chosen=None, outcome="ok"):
-    answers = {k: Observation(latency=v, outcome=outcome) for k, v in latencies.items()}
-    return Observations.of(answers, chosen=list(latencies) if chosen is None else chosen)
 
 
 def test_rounds_one_to_three_by_hand_iid():

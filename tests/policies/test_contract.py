@@ -1,16 +1,19 @@
 """What every policy in the registry must do, whatever its rule."""
 
+from collections import Counter
 from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from bsfl import Observation, Scheduler
+from bsfl.errors import InvalidInput
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.policies.registry import name_of, settings_of
 from bsfl.records import Observations, Roster, RoundContext
 
 K = 12
+RNG = np.random.default_rng(0)
 SETTINGS = {
     "bsfl": {"alpha": 3.0},
     "cs-ucb": {"tau_max": 20.0},
@@ -19,6 +22,8 @@ SETTINGS = {
     "weighted": {},
     "genie": {"mean_speed": np.linspace(0.1, 0.9, 40), "alpha": 3.0},
 }
+NEEDS_LOSS = set()
+NEEDS_SAMPLES = {"weighted"}
 
 
 def test_the_suite_covers_the_registry():
@@ -39,19 +44,13 @@ def context(t, *, m=4, available=None, k=K):
     )
 
 
-def answers(cohort, *, outcome="ok", latency=None):
-    return Observations.of(
-        {
-            int(k): Observation(
-                latency=1.0 + k if latency is None else latency,
-                outcome=outcome,
-                loss=2.0,
-                samples=9,
-            )
-            for k in cohort
-        },
-        chosen=cohort,
-    )
+def answer(k):
+    """What client k shows: everything that a policy may ask for."""
+    return Observation(latency=1.0 + int(k), loss=2.0 + int(k) % 3, samples=9)
+
+
+def answers(cohort):
+    return Observations.of({int(k): answer(k) for k in cohort}, chosen=cohort)
 
 
 def play(policy, state, rounds, *, first=1, **world):
@@ -171,20 +170,72 @@ def test_saved_and_loaded_it_goes_on_with_the_same_cohorts(policy, tmp_path):
     scheduler.join(range(10), samples=np.arange(1.0, 11))
     for _ in range(8):
         cohort = scheduler.select()
-        scheduler.observe({k: 1.0 + k for k in cohort})
+        scheduler.observe({k: answer(k) for k in cohort})
     scheduler.save(tmp_path / "s.bsfl")
     twin = Scheduler.load(tmp_path / "s.bsfl")
     for _ in range(5):
         cohort = scheduler.select()
         assert cohort == twin.select()
         for one in (scheduler, twin):
-            one.observe({k: 1.0 + k for k in cohort})
+            one.observe({k: answer(k) for k in cohort})
 
 
 def test_the_fleet_may_grow(policy):
     scheduler = Scheduler(policy, cohort_size=3, seed=5)
     scheduler.join(range(5), samples=[1.0] * 5)
     for n in range(5, 15):
-        scheduler.observe({k: 1.0 + k for k in scheduler.select()})
+        scheduler.observe({k: answer(k) for k in scheduler.select()})
         scheduler.register(n, samples=2.0)
     assert len(scheduler.select()) == 3
+
+
+def test_silent_clients_do_not_take_over(policy):
+    """Four of ten clients never report, not even a failure: silence must not look like promise."""
+    if name_of(policy) in {"random", "weighted", "genie"}:
+        pytest.skip("learns nothing of the kind")
+    scheduler, chosen = Scheduler(policy, cohort_size=2, seed=3), Counter()
+    scheduler.join(range(10), samples=[5.0] * 10)
+    for _ in range(200):
+        cohort = scheduler.select()
+        chosen.update(cohort)
+        scheduler.observe({k: answer(k) for k in cohort if k % 3})
+    silent = sum(chosen[k] for k in range(0, 10, 3))
+    assert silent < 0.45 * chosen.total()
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_what_is_missing_is_said_at_once_and_changes_nothing(name):
+    policy = make_policy(name, **SETTINGS[name])
+    state = policy.init(K)
+    bare = RoundContext(t=1, available=np.arange(K), cohort_size=4)
+    before = contents(state)
+    only_latency = Observations.of({2: Observation(latency=1.0)}, chosen=[2])
+    only_loss = Observations.of({2: Observation(latency=1.0, loss=2.0)}, chosen=[2])
+    if name in NEEDS_LOSS:
+        with pytest.raises(InvalidInput, match=f"policy '{name}' needs the loss of every client"):
+            policy.observe(state, context(1), only_latency)
+        assert contents(state) == before
+    if name in NEEDS_SAMPLES:
+        with pytest.raises(InvalidInput, match=r"needs (the sample count of )?every client"):
+            _ = policy.select(state, bare, RNG), policy.observe(state, bare, only_loss)
+        assert contents(state) == before
+    if name not in NEEDS_LOSS | NEEDS_SAMPLES:
+        policy.select(state, bare, np.random.default_rng(0))
+        policy.observe(state, bare, only_latency)
+
+
+def test_a_failed_client_owes_no_loss(policy):
+    state = policy.init(K)
+    policy.observe(
+        state, context(1), Observations.of({1: Observation(outcome="failed")}, chosen=[1])
+    )
+    assert len(policy.select(state, context(2), np.random.default_rng(0))) == 4
+
+
+def test_an_answer_may_come_after_the_next_round_began(policy):
+    state = policy.init(K)
+    policy.observe(state, context(1), Observations.of({0: answer(0)}, chosen=[0, 1, 2]))
+    policy.observe(state, context(2), Observations.of({}, chosen=[1, 2, 3]))
+    for t, late in ((1, 1), (1, 2), (2, 1), (2, 3)):
+        policy.observe(state, context(t), Observations.of({late: answer(late)}, chosen=[]))
+    assert len(policy.select(play(policy, state, 3, first=3), context(6), RNG)) == 4

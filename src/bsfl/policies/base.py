@@ -1,5 +1,6 @@
 """What a policy is, and what most of them share: running means, a top m, a weighted draw."""
 
+import math
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,6 +27,14 @@ class Policy(Protocol):
     def observe(self, state: State, context: RoundContext, seen: Observations) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
         ...
+
+
+def chooses_fewer(policy: Policy) -> bool:
+    """Return whether a policy may choose fewer clients than wanted, though more are available.
+
+    It says so by a class attribute `chooses_fewer = True`.
+    """
+    return bool(getattr(policy, "chooses_fewer", False))
 
 
 @dataclass(slots=True)
@@ -73,6 +82,15 @@ def believed_latency(seen: Observations, tau_max: float | None) -> FloatArray:
     if tau_max is None:
         return np.where(seen.outcome == FAILED, np.inf, seen.latency)
     return np.where(seen.outcome == OK, np.minimum(seen.latency, tau_max), tau_max)
+
+
+def part_of(n: int, share: float) -> int:
+    """Return floor(n share), not one less where rounding errors took a whole number down.
+
+    >>> part_of(10, 1.0 - 0.9), part_of(25, 0.9)
+    (1, 22)
+    """
+    return math.floor(n * share + 1e-9)
 
 
 def top_m(score: FloatArray, m: int, rng: np.random.Generator) -> IntArray:

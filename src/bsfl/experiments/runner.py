@@ -12,6 +12,7 @@ from bsfl.experiments.checkpoint import Checkpointed
 from bsfl.experiments.results import Results, alone_in
 from bsfl.experiments.scenario import Scenario
 from bsfl.extras import optional_imports
+from bsfl.learning.task import CohortResult, Evaluation, Params, Task
 from bsfl.policies.base import Policy, State
 from bsfl.records import IntArray, Observations, RoundContext, RoundRecord
 from bsfl.simulation import simulate
@@ -48,8 +49,10 @@ def run_scenario(
 
 def rehearse(scenario: Scenario) -> None:
     """Play one round of every policy, so that what is wrong shows before anything is written."""
-    scenario.training(seed=0)
     fleet = scenario.world(seed=0)
+    training = scenario.training(seed=0)
+    if training:
+        training.task = Untrained(training.task)
     for label in scenario.policies:
         try:
             list(
@@ -59,10 +62,31 @@ def rehearse(scenario: Scenario) -> None:
                     cohort_size=scenario.cohort_size,
                     rounds=1,
                     objective=scenario.objective,
+                    training=training,
                 )
             )
         except InvalidInput as error:
             raise InvalidInput(f"{scenario.name} [policies.{label}]: {error}") from None
+
+
+class Untrained:
+    """A task whose clients report losses without training, for a rehearsal."""
+
+    def __init__(self, task: Task) -> None:
+        self.n_clients, self.samples = task.n_clients, task.samples
+
+    def init(self, seed: int) -> Params:
+        """Return no model."""
+
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> CohortResult:
+        """Return a loss for everyone, as real training would."""
+        return CohortResult(
+            params=params, losses=np.ones(len(clients)), samples=self.samples[clients]
+        )
+
+    def evaluate(self, params: Params) -> Evaluation:
+        """Return any number: nobody reads it."""
+        return Evaluation(loss=1.0)
 
 
 def run_one(results: Results, label: str, seed: int, workers: int, parent: int) -> None:

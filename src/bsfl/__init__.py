@@ -4,6 +4,7 @@ from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.genie import Genie
+from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
 from bsfl.records import Observation, RoundRecord
@@ -17,6 +18,7 @@ __all__ = [
     "CsUcbQ",
     "Genie",
     "Observation",
+    "RbcsF",
     "RoundRecord",
     "Scheduler",
     "UniformRandom",

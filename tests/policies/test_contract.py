@@ -21,6 +21,11 @@ SETTINGS = {
     "random": {},
     "weighted": {},
     "genie": {"mean_speed": np.linspace(0.1, 0.9, 40), "alpha": 3.0},
+    "rbcs-f": {
+        "tau_max": 20.0,
+        "compute": np.linspace(0.1, 2.0, 40),
+        "transfer": np.linspace(3.0, 0.2, 40),
+    },
 }
 NEEDS_LOSS = set()
 NEEDS_SAMPLES = {"weighted"}

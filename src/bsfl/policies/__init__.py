@@ -5,6 +5,7 @@ from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.genie import Genie
+from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.registry import POLICIES, make_policy
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
@@ -16,6 +17,7 @@ __all__ = [
     "CsUcbQ",
     "Genie",
     "Policy",
+    "RbcsF",
     "UniformRandom",
     "WeightedRandom",
     "make_policy",

@@ -10,6 +10,7 @@ from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.genie import Genie
+from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
 
@@ -20,6 +21,7 @@ POLICIES: dict[str, type[Policy]] = {
     "random": UniformRandom,
     "weighted": WeightedRandom,
     "genie": Genie,
+    "rbcs-f": RbcsF,
 }
 
 

@@ -3,6 +3,7 @@
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.uniform_random import UniformRandom
@@ -16,6 +17,7 @@ __all__ = [
     "BSFL",
     "CsUcb",
     "CsUcbQ",
+    "FedCS",
     "Genie",
     "Observation",
     "RbcsF",

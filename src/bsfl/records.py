@@ -231,4 +231,4 @@ class RoundRecord:
     @property
     def short(self) -> bool:
         """Whether fewer clients were available than wanted, so that all of them were taken."""
-        return len(self.cohort) < self.cohort_size
+        return self.n_available < self.cohort_size

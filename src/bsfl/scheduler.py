@@ -13,7 +13,7 @@ from bsfl import checks, statefile
 from bsfl.background import BackgroundWriter
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected, StateFileError
-from bsfl.policies.base import Policy, State
+from bsfl.policies.base import Policy, State, chooses_fewer
 from bsfl.policies.registry import make_policy, name_of
 from bsfl.randomness import stream
 from bsfl.records import (
@@ -128,7 +128,8 @@ class Scheduler:
             available: Ids that can be chosen now; ids never seen join the fleet. None: all members.
 
         Returns:
-            cohort_size ids, or all available ones when there are fewer (then last_round.short).
+            cohort_size ids, or all available ones when there are fewer (then last_round.short). A
+            policy such as FedCS may choose fewer.
         """
         t = self.t + 1
         joined = (
@@ -144,7 +145,7 @@ class Scheduler:
             where = joined.where if joined else self._clients.members()
             context = self._context(t, where)
             cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
-            cohort = _checked(cohort, context)
+            cohort = _checked(cohort, context, may_be_fewer=chooses_fewer(self.policy))
         except Exception:
             if joined:
                 self._clients.undo(joined)
@@ -351,12 +352,14 @@ def _settings(policy: Policy) -> dict[str, Any] | None:
     }
 
 
-def _checked(cohort: Any, context: RoundContext) -> IntArray:
+def _checked(cohort: Any, context: RoundContext, *, may_be_fewer: bool) -> IntArray:
     """Return a policy's choice, sorted, after checking that it is one."""
     chosen = np.unique(np.asarray(cohort, dtype=np.int64))
-    n_wanted = min(context.cohort_size, len(context.available))
+    most = min(context.cohort_size, len(context.available))
+    least = min(1, most) if may_be_fewer else most
     known = np.isin(chosen, context.available, assume_unique=True)
-    if np.size(cohort) != n_wanted or len(chosen) != n_wanted or not known.all():
+    if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or not known.all():
+        n_wanted = f"{least} to {most}" if may_be_fewer else most
         raise InvalidInput(
             f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
         )

@@ -26,6 +26,7 @@ SETTINGS = {
         "compute": np.linspace(0.1, 2.0, 40),
         "transfer": np.linspace(3.0, 0.2, 40),
     },
+    "fedcs": {"tau_max": 20.0},
 }
 NEEDS_LOSS = set()
 NEEDS_SAMPLES = {"weighted"}

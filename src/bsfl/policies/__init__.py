@@ -4,6 +4,7 @@ from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.registry import POLICIES, make_policy
@@ -15,6 +16,7 @@ __all__ = [
     "POLICIES",
     "CsUcb",
     "CsUcbQ",
+    "FedCS",
     "Genie",
     "Policy",
     "RbcsF",

@@ -9,6 +9,7 @@ from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.uniform_random import UniformRandom
@@ -22,6 +23,7 @@ POLICIES: dict[str, type[Policy]] = {
     "weighted": WeightedRandom,
     "genie": Genie,
     "rbcs-f": RbcsF,
+    "fedcs": FedCS,
 }
 
 

@@ -1,5 +1,6 @@
 """Bandit scheduling for federated learning: which clients should train next?"""
 
+from bsfl.policies.age import AgeBased
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BSFL",
+    "AgeBased",
     "CsUcb",
     "CsUcbQ",
     "FedCS",

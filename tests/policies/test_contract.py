@@ -27,6 +27,7 @@ SETTINGS = {
         "transfer": np.linspace(3.0, 0.2, 40),
     },
     "fedcs": {"tau_max": 20.0},
+    "age": {"tau_max": 20.0},
 }
 NEEDS_LOSS = set()
 NEEDS_SAMPLES = {"weighted"}

@@ -1,5 +1,6 @@
 """The selection rules, one per file; registry.py lists them by name."""
 
+from bsfl.policies.age import AgeBased
 from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
@@ -14,6 +15,7 @@ from bsfl.policies.weighted_random import WeightedRandom
 __all__ = [
     "BSFL",
     "POLICIES",
+    "AgeBased",
     "CsUcb",
     "CsUcbQ",
     "FedCS",

@@ -5,6 +5,7 @@ from typing import Any
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.policies.age import AgeBased
 from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
@@ -24,6 +25,7 @@ POLICIES: dict[str, type[Policy]] = {
     "genie": Genie,
     "rbcs-f": RbcsF,
     "fedcs": FedCS,
+    "age": AgeBased,
 }
 
 

@@ -1,0 +1,62 @@
+"""Age-based selection: whoever waited longest, weighted by speed (Yang et al. 2020)."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.policies.base import Averages, believed_latency, top_m
+from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+
+
+@dataclass(slots=True)
+class AgeState(Averages):
+    """Averages of 1/tau, and the client's own round in which it was last chosen (0: never)."""
+
+    last_chosen: IntArray = field(init=False)
+
+    def __post_init__(self, n_clients: int) -> None:
+        Averages.__post_init__(self, n_clients)
+        self.last_chosen = np.zeros(n_clients, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeBased:
+    r"""Choose the m clients with the largest age_k x speed_k.
+
+    age_k <- (age_k + 1) (1 - [k was chosen]) starts at 0, so it counts the rounds since k was last
+    chosen; speed_k is the mean of 1/tau_k. Clients never chosen come first.
+
+    Attributes:
+        tau_max: Deadline in seconds; what comes later, or not at all, counts as that slow.
+    """
+
+    tau_max: float
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_max", self.tau_max)
+
+    def init(self, n_clients: int) -> AgeState:
+        """Return the state before the first round."""
+        return AgeState(n_clients)
+
+    def select(self, state: AgeState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+        """Return the m largest products, ties broken at random."""
+        who = context.available
+        score = self.ages(state, context, who) * self.speeds(state, who)
+        score[state.selected[who] == 0] = np.inf
+        return who[top_m(score, context.cohort_size, rng)]
+
+    def observe(self, state: AgeState, context: RoundContext, seen: Observations) -> None:
+        """Update counts and mean speeds, and set the age of the chosen to 0."""
+        state.last_chosen[seen.chosen] = context.rounds(seen.chosen)
+        state.learn(seen, 1.0 / believed_latency(seen, self.tau_max))
+
+    def ages(self, state: AgeState, context: RoundContext, clients: IntArray) -> IntArray:
+        """Return age_k at the start of this round: what the recursion gives, without running it."""
+        return context.rounds(clients) - 1 - state.last_chosen[clients]
+
+    def speeds(self, state: AgeState, clients: IntArray) -> FloatArray:
+        """Return the mean of 1/tau; 1/tau_max while a client has not answered."""
+        heard = state.observed[clients] > 0
+        return np.where(heard, state.mean[clients], 1.0 / self.tau_max)

@@ -7,6 +7,7 @@ from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.rbcs_f import RbcsF
+from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
 from bsfl.records import Observation, RoundRecord
@@ -25,6 +26,7 @@ __all__ = [
     "RbcsF",
     "RoundRecord",
     "Scheduler",
+    "UcbCs",
     "UniformRandom",
     "WeightedRandom",
 ]

@@ -26,11 +26,12 @@ SETTINGS = {
         "compute": np.linspace(0.1, 2.0, 40),
         "transfer": np.linspace(3.0, 0.2, 40),
     },
+    "ucb-cs": {},
     "fedcs": {"tau_max": 20.0},
     "age": {"tau_max": 20.0},
 }
-NEEDS_LOSS = set()
-NEEDS_SAMPLES = {"weighted"}
+NEEDS_LOSS = {"ucb-cs"}
+NEEDS_SAMPLES = {"weighted", "ucb-cs"}
 
 
 def test_the_suite_covers_the_registry():

@@ -9,6 +9,7 @@ from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.registry import POLICIES, make_policy
+from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
 
@@ -22,6 +23,7 @@ __all__ = [
     "Genie",
     "Policy",
     "RbcsF",
+    "UcbCs",
     "UniformRandom",
     "WeightedRandom",
     "make_policy",

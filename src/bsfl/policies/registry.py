@@ -13,6 +13,7 @@ from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.rbcs_f import RbcsF
+from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
 
@@ -24,6 +25,7 @@ POLICIES: dict[str, type[Policy]] = {
     "weighted": WeightedRandom,
     "genie": Genie,
     "rbcs-f": RbcsF,
+    "ucb-cs": UcbCs,
     "fedcs": FedCS,
     "age": AgeBased,
 }

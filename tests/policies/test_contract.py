@@ -27,11 +27,12 @@ SETTINGS = {
         "transfer": np.linspace(3.0, 0.2, 40),
     },
     "ucb-cs": {},
+    "power-of-choice": {},
     "fedcs": {"tau_max": 20.0},
     "age": {"tau_max": 20.0},
 }
-NEEDS_LOSS = {"ucb-cs"}
-NEEDS_SAMPLES = {"weighted", "ucb-cs"}
+NEEDS_LOSS = {"ucb-cs", "power-of-choice"}
+NEEDS_SAMPLES = {"weighted", "ucb-cs", "power-of-choice"}
 
 
 def test_the_suite_covers_the_registry():

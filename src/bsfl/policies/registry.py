@@ -12,6 +12,7 @@ from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
+from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
@@ -26,6 +27,7 @@ POLICIES: dict[str, type[Policy]] = {
     "genie": Genie,
     "rbcs-f": RbcsF,
     "ucb-cs": UcbCs,
+    "power-of-choice": PowerOfChoice,
     "fedcs": FedCS,
     "age": AgeBased,
 }

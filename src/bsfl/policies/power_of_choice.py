@@ -1,0 +1,90 @@
+"""Power-of-Choice: the clients with the largest loss among a few candidates (Cho et al. 2022)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.policies.base import top_m, weighted_draw
+from bsfl.policies.told import keep_losses, registered_sizes, require_losses
+from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+
+AskLosses = Callable[[IntArray], FloatArray]
+"""Returns the loss of the current global model on the data of each of these clients."""
+
+
+@dataclass(slots=True)
+class PowerOfChoiceState:
+    """How often each client was chosen, and the last loss it reported (NaN: never)."""
+
+    selected: IntArray
+    loss: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerOfChoice:
+    r"""Draw d candidates with weights n_k, then choose the m of them with the largest loss.
+
+    With `ask` that loss is the current global model's, asked from the d candidates (pow-d). Without
+    it, it is the last one the client reported, infinite if it was never chosen (rpow-d): that takes
+    no extra messages.
+
+    Attributes:
+        candidates: d, at least the cohort size; 2 m when None.
+        ask: Function that returns the losses of the candidates, given their dense indices.
+    """
+
+    candidates: int | None = None
+    ask: AskLosses | None = None
+
+    def __post_init__(self) -> None:
+        if self.candidates is not None:
+            checks.natural("candidates", self.candidates)
+        if self.ask is not None and not callable(self.ask):
+            raise InvalidInput(f"ask must be a function of the candidates, got {self.ask!r}")
+
+    def init(self, n_clients: int) -> PowerOfChoiceState:
+        """Return the state before the first round."""
+        return PowerOfChoiceState(
+            selected=np.zeros(n_clients, dtype=np.int64), loss=np.full(n_clients, np.nan)
+        )
+
+    def select(
+        self, state: PowerOfChoiceState, context: RoundContext, rng: np.random.Generator
+    ) -> IntArray:
+        """Return the candidates with the largest losses, ties broken at random."""
+        sizes = registered_sizes(context)
+        who, m = context.available, context.cohort_size
+        d = 2 * m if self.candidates is None else self.candidates
+        if d < m:
+            raise InvalidInput(f"candidates must be at least the cohort size {m}, got {d}")
+        if len(who) <= m:
+            return who
+        candidates = who[weighted_draw(np.log(sizes[who]), d, rng)]
+        if self.ask is None:
+            loss = last_losses(state, candidates)
+        else:
+            loss = np.asarray(self.ask(candidates), dtype=np.float64)
+            if loss.shape != candidates.shape or np.isnan(loss).any():
+                raise InvalidInput("ask must return one loss for every candidate")
+        return candidates[top_m(loss, m, rng)]
+
+    def observe(self, state: PowerOfChoiceState, context: RoundContext, seen: Observations) -> None:
+        """Count selections and keep the losses."""
+        if self.ask is None:
+            require_losses("power-of-choice", seen)
+        state.selected[seen.chosen] += 1
+        keep_losses(state.loss, seen)
+
+
+def last_losses(state: PowerOfChoiceState, clients: IntArray) -> FloatArray:
+    """Return the last loss each client reported, infinite if it was never chosen.
+
+    Departure: one that was chosen and never told a loss comes last, else it would come first in
+    every round for as long as it stays silent.
+    """
+    unknown = np.where(state.selected[clients] == 0, np.inf, -np.inf)
+    loss = state.loss[clients]
+    return np.where(np.isnan(loss), unknown, loss)

@@ -1,5 +1,6 @@
 """Bandit scheduling for federated learning: which clients should train next?"""
 
+from bsfl.policies.afl import AFL
 from bsfl.policies.age import AgeBased
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
@@ -17,6 +18,7 @@ from bsfl.scheduler import Scheduler
 __version__ = "0.1.0"
 
 __all__ = [
+    "AFL",
     "BSFL",
     "AgeBased",
     "CsUcb",

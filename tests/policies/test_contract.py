@@ -30,9 +30,10 @@ SETTINGS = {
     "power-of-choice": {},
     "fedcs": {"tau_max": 20.0},
     "age": {"tau_max": 20.0},
+    "afl": {},
 }
-NEEDS_LOSS = {"ucb-cs", "power-of-choice"}
-NEEDS_SAMPLES = {"weighted", "ucb-cs", "power-of-choice"}
+NEEDS_LOSS = {"ucb-cs", "power-of-choice", "afl"}
+NEEDS_SAMPLES = {"weighted", "ucb-cs", "power-of-choice", "afl"}
 
 
 def test_the_suite_covers_the_registry():

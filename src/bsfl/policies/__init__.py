@@ -1,5 +1,6 @@
 """The selection rules, one per file; registry.py lists them by name."""
 
+from bsfl.policies.afl import AFL
 from bsfl.policies.age import AgeBased
 from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
@@ -15,6 +16,7 @@ from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
 
 __all__ = [
+    "AFL",
     "BSFL",
     "POLICIES",
     "AgeBased",

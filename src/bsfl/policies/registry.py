@@ -5,6 +5,7 @@ from typing import Any
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.policies.afl import AFL
 from bsfl.policies.age import AgeBased
 from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
@@ -30,6 +31,7 @@ POLICIES: dict[str, type[Policy]] = {
     "power-of-choice": PowerOfChoice,
     "fedcs": FedCS,
     "age": AgeBased,
+    "afl": AFL,
 }
 
 

@@ -1,0 +1,79 @@
+"""AFL: active federated learning, clients drawn by the value of their data (Goetz et al. 2019)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.policies.base import part_of, top_m, weighted_draw
+from bsfl.policies.told import require_losses, sample_counts
+from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+
+
+@dataclass(slots=True)
+class AflState:
+    """How often each client was chosen, and its last value (0 before it told one)."""
+
+    selected: IntArray
+    value: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AFL:
+    r"""Draw most of the cohort with probability proportional to exp(temperature x v_k).
+
+    v_k = sqrt(n_k) loss_k is the value of a client's data, known since it last trained. The lowest
+    `drop` of the available clients cannot be drawn; the last part of the cohort is uniform.
+
+    Attributes:
+        drop: Share of the clients with the lowest values left out of the draw (alpha_1).
+        temperature: Factor in the exponent (alpha_2).
+        uniform: Share of the cohort drawn uniformly from everyone left (alpha_3).
+    """
+
+    drop: float = 0.75
+    temperature: float = 0.01
+    uniform: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.between("drop", self.drop, 0.0, 1.0)
+        checks.at_least("temperature", self.temperature, 0.0)
+        checks.between("uniform", self.uniform, 0.0, 1.0)
+
+    def init(self, n_clients: int) -> AflState:
+        """Return the state before the first round."""
+        return AflState(selected=np.zeros(n_clients, dtype=np.int64), value=np.zeros(n_clients))
+
+    def select(self, state: AflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+        """Return the clients drawn by value and the uniform ones."""
+        who, m = context.available, context.cohort_size
+        if len(who) <= m:
+            return who
+        value = optimistic_values(state, who)
+        pool = top_m(value, len(who) - part_of(len(who), self.drop), rng)
+        n_by_value = max(part_of(m, 1.0 - self.uniform), self.uniform < 1.0)
+        n_drawn = min(len(pool), n_by_value)
+        drawn = pool[weighted_draw(self.temperature * value[pool], n_drawn, rng)]
+        others = np.delete(np.arange(len(who)), drawn)
+        lucky = rng.choice(others, m - n_drawn, replace=False, shuffle=False)
+        cohort: IntArray = np.sort(np.concatenate([drawn, lucky]))
+        return who[cohort]
+
+    def observe(self, state: AflState, context: RoundContext, seen: Observations) -> None:
+        """Count selections and keep the values of those that told a loss."""
+        require_losses("afl", seen)
+        values = np.sqrt(sample_counts("afl", seen, context)) * seen.loss
+        state.selected[seen.chosen] += 1
+        told = ~np.isnan(values)
+        state.value[seen.clients[told]] = values[told]
+
+
+def optimistic_values(state: AflState, clients: IntArray) -> FloatArray:
+    """Return v_k of clients; one that was never chosen counts as much as the best of the others.
+
+    The paper does not say what an unknown client is worth.
+    """
+    value = state.value[clients]
+    new = state.selected[clients] == 0
+    value[new] = value[~new].max(initial=0.0)
+    return value

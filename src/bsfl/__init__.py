@@ -7,6 +7,7 @@ from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
+from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.ucb_cs import UcbCs
@@ -26,6 +27,7 @@ __all__ = [
     "FedCS",
     "Genie",
     "Observation",
+    "Oort",
     "PowerOfChoice",
     "RbcsF",
     "RoundRecord",

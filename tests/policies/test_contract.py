@@ -29,11 +29,12 @@ SETTINGS = {
     "ucb-cs": {},
     "power-of-choice": {},
     "fedcs": {"tau_max": 20.0},
+    "oort": {"tau_max": 20.0},
     "age": {"tau_max": 20.0},
     "afl": {},
 }
-NEEDS_LOSS = {"ucb-cs", "power-of-choice", "afl"}
-NEEDS_SAMPLES = {"weighted", "ucb-cs", "power-of-choice", "afl"}
+NEEDS_LOSS = {"ucb-cs", "power-of-choice", "oort", "afl"}
+NEEDS_SAMPLES = {"weighted", "ucb-cs", "power-of-choice", "oort", "afl"}
 
 
 def test_the_suite_covers_the_registry():

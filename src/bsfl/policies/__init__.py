@@ -8,6 +8,7 @@ from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
+from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.registry import POLICIES, make_policy
@@ -24,6 +25,7 @@ __all__ = [
     "CsUcbQ",
     "FedCS",
     "Genie",
+    "Oort",
     "Policy",
     "PowerOfChoice",
     "RbcsF",

@@ -13,6 +13,7 @@ from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
+from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.ucb_cs import UcbCs
@@ -30,6 +31,7 @@ POLICIES: dict[str, type[Policy]] = {
     "ucb-cs": UcbCs,
     "power-of-choice": PowerOfChoice,
     "fedcs": FedCS,
+    "oort": Oort,
     "age": AgeBased,
     "afl": AFL,
 }

@@ -10,6 +10,7 @@ from bsfl.policies.genie import Genie
 from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
+from bsfl.policies.tifl import TiFL
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
@@ -32,6 +33,7 @@ __all__ = [
     "RbcsF",
     "RoundRecord",
     "Scheduler",
+    "TiFL",
     "UcbCs",
     "UniformRandom",
     "WeightedRandom",

@@ -30,10 +30,11 @@ SETTINGS = {
     "power-of-choice": {},
     "fedcs": {"tau_max": 20.0},
     "oort": {"tau_max": 20.0},
+    "tifl": {"tau_max": 20.0, "rounds": 30},
     "age": {"tau_max": 20.0},
     "afl": {},
 }
-NEEDS_LOSS = {"ucb-cs", "power-of-choice", "oort", "afl"}
+NEEDS_LOSS = {"ucb-cs", "power-of-choice", "oort", "tifl", "afl"}
 NEEDS_SAMPLES = {"weighted", "ucb-cs", "power-of-choice", "oort", "afl"}
 
 

@@ -12,6 +12,7 @@ from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.registry import POLICIES, make_policy
+from bsfl.policies.tifl import TiFL
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
@@ -29,6 +30,7 @@ __all__ = [
     "Policy",
     "PowerOfChoice",
     "RbcsF",
+    "TiFL",
     "UcbCs",
     "UniformRandom",
     "WeightedRandom",

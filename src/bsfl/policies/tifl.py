@@ -1,0 +1,185 @@
+"""TiFL: tiers of equally fast clients, the worst learned one most likely (Chai et al. 2020)."""
+
+import math
+from dataclasses import InitVar, dataclass, field
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.policies.base import Averages, believed_latency
+from bsfl.policies.told import keep_losses, require_losses
+from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+
+NO_TIER = -1
+"""The tier of a client that has none yet."""
+
+
+@dataclass(slots=True)
+class TiflState(Averages):
+    """Averages of 1 - tau / tau_max, and the tiers.
+
+    Attributes:
+        loss: Last loss each client reported, NaN if it never did.
+        tier: The tier of each client, fastest first; NO_TIER until it has one.
+        formed: Whether the profiling phase is over.
+        bound_s: Mean latency from which a client belongs to the next tier, one less than tiers.
+        spent: Rounds in which each tier was chosen.
+        probability: Of each tier, before credits are looked at.
+        period: How many times the probabilities were due.
+    """
+
+    n_tiers: InitVar[int]
+    loss: FloatArray = field(init=False)
+    tier: IntArray = field(init=False)
+    formed: bool = field(init=False)
+    bound_s: FloatArray = field(init=False)
+    spent: IntArray = field(init=False)
+    probability: FloatArray = field(init=False)
+    period: int = field(init=False)
+
+    def __post_init__(self, n_clients: int, n_tiers: int) -> None:
+        Averages.__post_init__(self, n_clients)
+        self.loss = np.full(n_clients, np.nan)
+        self.tier = np.full(n_clients, NO_TIER, dtype=np.int64)
+        self.formed = False
+        self.bound_s = np.full(n_tiers - 1, np.inf)
+        self.spent = np.zeros(n_tiers, dtype=np.int64)
+        self.probability = np.full(n_tiers, 1.0 / n_tiers)
+        self.period = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TiFL:
+    """Draw a tier of clients with similar latencies, then m clients of it, uniformly.
+
+    Every client is profiled first: it is chosen once. Then the fleet is cut into tiers of equal
+    size by mean latency. Tiers with credits are drawn with probabilities that favour those with the
+    largest losses; a draw costs one credit.
+
+    Attributes:
+        tau_max: Deadline in seconds; what comes later, or not at all, counts as that slow.
+        rounds: How many rounds are planned: each tier gets ceil(rounds / tiers) credits, and again
+            as many when all tiers have spent theirs.
+        tiers: Number of tiers.
+        interval: Rounds between two updates of the probabilities.
+    """
+
+    tau_max: float
+    rounds: int = 500
+    tiers: int = 5
+    interval: int = 10
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_max", self.tau_max)
+        checks.natural("rounds", self.rounds)
+        checks.natural("tiers", self.tiers)
+        checks.natural("interval", self.interval)
+
+    def init(self, n_clients: int) -> TiflState:
+        """Return the state before the first round."""
+        return TiflState(n_clients, self.tiers)
+
+    def select(self, state: TiflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+        """Return clients to profile, and where there are too few, clients of one tier."""
+        who, m = context.available, context.cohort_size
+        if len(who) <= m:
+            return who
+        new = state.selected[who] == 0
+        fresh = who[new]
+        if len(fresh) >= m:
+            return np.sort(rng.choice(fresh, m, replace=False, shuffle=False))
+        n_places, old = m - len(fresh), who[~new]
+        tier = state.tier[old] if state.formed else self.tiers_of(state, old, self.bounds(state))
+        drawn = self.draw_tier(state, tier, n_places, rng)
+        inside, outside = old[tier == drawn], old[tier != drawn]
+        n_inside = min(n_places, len(inside))
+        picked = rng.choice(inside, n_inside, replace=False, shuffle=False)
+        filled = rng.choice(outside, n_places - n_inside, replace=False, shuffle=False)
+        return np.sort(np.concatenate([fresh, picked, filled]))
+
+    def observe(self, state: TiflState, context: RoundContext, seen: Observations) -> None:
+        """Spend a credit, learn latencies and losses; every `interval` rounds look at all tiers."""
+        require_losses("tifl", seen)
+        self.spend(state, context, seen.chosen)
+        if state.formed:
+            state.tier[seen.chosen[state.selected[seen.chosen] == 0]] = self.tiers - 1
+        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
+        keep_losses(state.loss, seen)
+        if state.formed:
+            state.tier[seen.clients] = self.tiers_of(state, seen.clients, state.bound_s)
+        if context.t // self.interval > state.period:
+            state.period = context.t // self.interval
+            if state.formed:
+                self.form(state)
+            state.probability[:] = rank_probabilities(tier_losses(state))
+
+    def spend(self, state: TiflState, context: RoundContext, chosen: IntArray) -> None:
+        """Book a round that a tier filled; before the first one the tiers are formed."""
+        old = chosen[state.selected[chosen] > 0]
+        if len(chosen) < context.cohort_size or len(old) == 0:
+            return  # nobody had to be left out, or the whole cohort was profiled
+        if not state.formed:
+            self.form(state)
+        state.spent[np.bincount(state.tier[old]).argmax()] += 1
+
+    def form(self, state: TiflState) -> None:
+        """Cut the clients that were profiled into tiers; O(K)."""
+        met = np.flatnonzero(state.selected > 0)
+        state.bound_s[:] = self.bounds(state)
+        state.tier[met] = self.tiers_of(state, met, state.bound_s)
+        state.formed = True
+
+    def bounds(self, state: TiflState) -> FloatArray:
+        """Return the mean latencies at which tiers of equal size begin, but for the fastest."""
+        latency = self.latencies(state, np.flatnonzero(state.selected > 0))
+        places = np.arange(1, self.tiers) * len(latency) // self.tiers
+        return np.partition(latency, places)[places]
+
+    def tiers_of(self, state: TiflState, clients: IntArray, bound_s: FloatArray) -> IntArray:
+        """Return the tier that the mean latency of each client belongs to."""
+        return np.searchsorted(bound_s, self.latencies(state, clients), side="right")
+
+    def latencies(self, state: TiflState, clients: IntArray) -> FloatArray:
+        """Return mean latencies in seconds; tau_max for a client that never answered."""
+        return self.tau_max * (1.0 - state.mean[clients])
+
+    def draw_tier(
+        self, state: TiflState, tier: IntArray, n_places: int, rng: np.random.Generator
+    ) -> int:
+        """Return a tier that has credits and enough available clients, by probability.
+
+        If no tier has both, every available client is equally likely to bring its tier in.
+        """
+        n_inside = np.bincount(tier, minlength=self.tiers)
+        weight = state.probability * (self.credits(state) > 0) * (n_inside >= n_places)
+        if not weight.any():
+            weight = n_inside.astype(np.float64)
+        return int(rng.choice(self.tiers, p=weight / weight.sum()))
+
+    def credits(self, state: TiflState) -> IntArray:
+        """Return what each tier has left of ceil(rounds / tiers), refilled when all are spent."""
+        quota = math.ceil(self.rounds / self.tiers)
+        return quota * (1 + int(state.spent.min()) // quota) - state.spent
+
+
+def tier_losses(state: TiflState) -> FloatArray:
+    """Return the mean of the last losses in each tier, -inf where there are none."""
+    n_tiers = len(state.spent)
+    told = (state.tier != NO_TIER) & ~np.isnan(state.loss)
+    count = np.bincount(state.tier[told], minlength=n_tiers)
+    total = np.bincount(state.tier[told], weights=state.loss[told], minlength=n_tiers)
+    return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
+
+
+def rank_probabilities(loss: FloatArray) -> FloatArray:
+    r"""Return probabilities n / D, (n-1) / D, ..., 1 / D by falling loss, D = n (n + 1) / 2.
+
+    Departure: the paper ranks tiers by test accuracy, the lowest first; a report holds losses.
+
+    >>> rank_probabilities(np.array([0.2, 0.9, 0.5]))
+    array([0.16666667, 0.5       , 0.33333333])
+    """
+    n = len(loss)
+    probability = np.empty(n)
+    probability[np.argsort(-loss, kind="stable")] = np.arange(n, 0, -1) / (n * (n + 1) / 2)
+    return probability

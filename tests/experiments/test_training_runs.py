@@ -182,6 +182,25 @@ def test_mistakes_in_training_show_before_anything_runs(tmp_path):
     assert list(tmp_path.rglob("*.records")) == []
 
 
+def test_policies_that_need_losses_are_rehearsed_with_losses(tmp_path):
+    table = content() | {"policies": {"afl": {}, "oort": {}, "fedcs": {}}, "time_s": 100.0}
+    results = run_scenario(
+        parse_scenario(table, name="lessons", file="lessons.toml"),
+        tmp_path / "out",
+        seeds=1,
+        jobs=1,
+    )
+    assert all(len(results.run_file(label, 0).read()) for label in table["policies"])
+    del table["learning"]
+    table["fleet"] = table["fleet"] | {"data": {}}
+    idle = parse_scenario(table, name="idle", file="idle.toml")
+    with pytest.raises(
+        InvalidInput, match=r"\[policies.afl\]: policy 'afl' needs the loss of every"
+    ):
+        run_scenario(idle, tmp_path / "idle", seeds=1, jobs=1)
+    assert not (tmp_path / "idle").exists()
+
+
 def test_two_tables_about_data_are_refused():
     both = content()
     both["fleet"]["data"] = {"mean_samples": 10}

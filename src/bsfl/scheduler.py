@@ -78,6 +78,11 @@ class Scheduler:
         """The ids of the clients that were chosen and not reported yet."""
         return [self._clients.ids[k] for k in self._waiting]
 
+    @property
+    def state(self) -> State:
+        """What the policy has learned, such as `alpha` under a floor; to be read, not changed."""
+        return self._state
+
     def join(
         self,
         clients: Iterable[ClientId],

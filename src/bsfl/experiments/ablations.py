@@ -199,6 +199,10 @@ def with_floors(scenario: Scenario) -> Scenario:
     """Return the fleet of an arena's scenario with policies that are asked for a floor."""
     source = {k: v for k, v in scenario.source.items() if k not in ("learning", "time_s")}
     fleet = dict(source["fleet"])
+    if scenario.learning:  # clients take as long as if they trained
+        held = scenario.learning.deal(scenario.fleet.n_clients, seed=0).sizes
+        spread = float(np.log(held).std()) if held.std() > 1 else 0.0
+        fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
     if "drift" in fleet:
         fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
     asked = {"policy": "bsfl", "floor": FLOOR}

@@ -10,6 +10,7 @@ pytest.importorskip("jax", reason="training needs the extra sim")
 from bsfl.experiments import leaderboard as lb
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.scenario import find_scenario, parse_scenario
+from bsfl.policies.registry import POLICIES, make_policy, settings_of
 from bsfl.report.leaderboard_page import COLUMNS, cells, markdown, ranked, write_leaderboard
 
 CONTENT = {
@@ -153,3 +154,17 @@ def test_the_genie_stays_away_from_drift():
 
 def test_results_without_timing_say_so(scenario, tmp_path):
     assert Results(tmp_path, scenario, 1).selection_s("random") is None
+
+
+def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
+    fixed = {"random", "weighted", "cs-ucb", "age"}
+    assert set(lb.CANDIDATES) == set(POLICIES) - fixed
+    for name in fixed:
+        assert set(settings_of(name)) <= {"tau_max"}
+    for name, tries in lb.CANDIDATES.items():
+        assert len(tries) == 4
+        assert tries[0] == {}, "the defaults come first"
+        told = {"tau_max": 30.0, "mean_speed": np.ones(500)}
+        for settings in tries:
+            known = {k: v for k, v in told.items() if k in settings_of(name)}
+            make_policy(name, **known, **settings)

@@ -6,8 +6,24 @@ has nothing to tune has no entry.
 
 from typing import Any
 
+_TAIL = {"speeds": "lognormal", "quantile": 0.9, "optimism": 0.5}
+
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    "bsfl": ({}, {"alpha": 5.0}, {"alpha": 20.0}, {"alpha": 0.2}),
+    "bsfl": (
+        {},
+        {"alpha": 20.0, "radius": "bernstein"},
+        {"alpha": 5.0, **_TAIL},
+        {"alpha": 20.0, **_TAIL},
+    ),
+    "cs-ucb-q": ({}, {"beta": 0.2}, {"beta": 0.8}, {"phi": 0.9}),
+    "genie": ({}, {"alpha": 5.0}, {"alpha": 20.0}, {"alpha": 0.2}),
+    "rbcs-f": ({}, {"latency_weight": 5.0}, {"latency_weight": 0.5}, {"latency_weight": 0.05}),
+    "ucb-cs": ({}, {"gamma": 0.5}, {"gamma": 0.9}, {"gamma": 0.97}),
+    "power-of-choice": ({}, {"candidates": 35}, {"candidates": 100}, {"candidates": 200}),
+    "fedcs": ({}, {"candidates": 50}, {"candidates": 100}, {"candidates": 200}),
+    "oort": ({}, {"percentile": 10.0}, {"percentile": 60.0}, {"explore": 0.5}),
+    "tifl": ({}, {"tiers": 3}, {"tiers": 10}, {"tiers": 20}),
+    "afl": ({}, {"temperature": 0.1}, {"temperature": 1.0}, {"drop": 0.5}),
 }
 
 KNOWS_THE_TRUTH = ("genie",)

@@ -38,7 +38,7 @@ def scenario():
 def board(scenario, tmp_path_factory):
     folder = tmp_path_factory.mktemp("board")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(lb.CANDIDATES, "bsfl", ({}, {"alpha": 50.0}, {"alpha": 9.0}))
+        patch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0}, {"alpha": 9.0})})
         made = lb.run_leaderboard(
             [scenario], folder, policies=["bsfl", "random", "genie"], tune=2, jobs=1
         )
@@ -93,7 +93,7 @@ def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     made, folder = board
     monkeypatch.setattr("bsfl.experiments.runner.run_one", None)
     monkeypatch.setattr(lb, "_played", None)
-    monkeypatch.setitem(lb.CANDIDATES, "bsfl", ({}, {"alpha": 50.0}))
+    monkeypatch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0})})
     again = lb.run_leaderboard(
         [scenario], folder, policies=["bsfl", "random", "genie"], tune=2, jobs=1
     )

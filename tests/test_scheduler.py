@@ -74,6 +74,33 @@ def test_fewer_available_than_wanted_takes_all_and_says_so(scheduler):
     assert not scheduler.last_round.short
 
 
+def test_one_round_may_invite_more(scheduler, tmp_path):
+    assert len(scheduler.select(available=IDS, cohort_size=5)) == 5
+    assert (scheduler.last_round.cohort_size, scheduler.last_round.short) == (5, False)
+    scheduler.save(tmp_path / "scheduler.bsfl")
+    assert Scheduler.load(tmp_path / "scheduler.bsfl").last_round == scheduler.last_round
+    assert len(scheduler.select()) == 3
+    before = snapshot(scheduler)
+    for wrong, rule in ((0, "a whole number of at least 1, got 0"), (11, "between 1 and the 10")):
+        with pytest.raises(InvalidInput, match=f"cohort_size must be {rule}"):
+            scheduler.select(cohort_size=wrong)
+    assert snapshot(scheduler) == before
+
+
+def test_abandoned_answers_are_no_longer_waited_for(scheduler):
+    cohort = scheduler.select(available=IDS)
+    scheduler.abandon(cohort[:1])
+    assert scheduler.outstanding == cohort[1:]
+    scheduler.abandon()
+    assert scheduler.outstanding == []
+    with pytest.raises(NotSelected, match="has no answer outstanding"):
+        scheduler.observe({cohort[1]: 1.0})
+    scheduler.select()
+    assert scheduler._state.selected.sum() == 3
+    with pytest.raises(UnknownClient, match="unknown client 'ghost'"):
+        scheduler.abandon(["ghost"])
+
+
 def test_late_answers_count_for_their_own_round(scheduler):
     first = scheduler.select(available=IDS)
     scheduler.observe({first[0]: 1.0})

@@ -126,29 +126,30 @@ class Scheduler:
 
     # --- the round ------------------------------------------------------------------------------
 
-    def select(self, available: Iterable[ClientId] | None = None) -> list[Any]:
+    def select(
+        self, available: Iterable[ClientId] | None = None, *, cohort_size: int | None = None
+    ) -> list[Any]:
         """Start the next round and return its cohort.
 
         Args:
             available: Ids that can be chosen now; ids never seen join the fleet. None: all members.
+            cohort_size: How many to choose in this round alone, such as a few more than are needed
+                when some will be late. None: the scheduler's own.
 
         Returns:
             cohort_size ids, or all available ones when there are fewer (then last_round.short). A
             policy such as FedCS may choose fewer.
         """
         t = self.t + 1
-        joined = (
-            None
-            if available is None
-            else self._clients.locate(available, t=t, n_needed=self.cohort_size)
-        )
+        m = self.cohort_size if cohort_size is None else checks.natural("cohort_size", cohort_size)
+        joined = None if available is None else self._clients.locate(available, t=t, n_needed=m)
         try:
-            self._clients.require(self.cohort_size)
+            self._clients.require(m)
             self._grow_state()
             if len(self._unbooked):
                 self._report(self.t, {})
             where = joined.where if joined else self._clients.members()
-            context = self._context(t, where)
+            context = self._context(t, where, m)
             cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
             cohort = _checked(cohort, context, may_be_fewer=chooses_fewer(self.policy))
         except Exception:
@@ -159,9 +160,7 @@ class Scheduler:
         for k in cohort.tolist():
             self._waiting.setdefault(k, []).append(t)
         ids = [self._clients.ids[k] for k in cohort]
-        self.last_round = RoundRecord(
-            t=t, cohort=tuple(ids), cohort_size=self.cohort_size, n_available=len(where)
-        )
+        self.last_round = RoundRecord(t=t, cohort=tuple(ids), cohort_size=m, n_available=len(where))
         return ids
 
     def observe(
@@ -197,6 +196,20 @@ class Scheduler:
                 if not self._waiting[index]:
                     del self._waiting[index]
 
+    def abandon(self, clients: Iterable[ClientId] | None = None) -> None:
+        """Stop waiting for answers that will never come, such as those to a server that was killed.
+
+        The clients count as chosen, and nothing is learned of their speed.
+
+        Args:
+            clients: Who; one that owes nothing is passed over. None: everyone.
+        """
+        if clients is None:
+            self._waiting.clear()
+        else:
+            for index in [self._clients.index_of(client) for client in clients]:
+                self._waiting.pop(index, None)
+
     def _awaited(self, client: ClientId) -> int:
         index = self._clients.index_of(client)
         if index not in self._waiting:
@@ -209,18 +222,14 @@ class Scheduler:
     def _report(self, t: int, seen: Mapping[int, Observation]) -> None:
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
-        context = replace(self._context(t, NOBODY), roster=self._roster)
+        m = self.last_round.cohort_size if self.last_round else self.cohort_size
+        context = replace(self._context(t, NOBODY, m), roster=self._roster)
         self.policy.observe(self._state, context, Observations.of(seen, chosen=chosen))
         if t == self.t:
             self._unbooked = NOBODY
 
-    def _context(self, t: int, available: IntArray) -> RoundContext:
-        return RoundContext(
-            t=t,
-            available=available,
-            cohort_size=self.cohort_size,
-            roster=self._clients.roster(),
-        )
+    def _context(self, t: int, available: IntArray, m: int) -> RoundContext:
+        return RoundContext(t=t, available=available, cohort_size=m, roster=self._clients.roster())
 
     def _grow_state(self) -> None:
         """Make room in the policy's state for the clients that joined since the last round."""
@@ -272,6 +281,7 @@ class Scheduler:
             "n_state": self._n_state,
             "n_available": self.last_round.n_available if self.last_round else None,
             "n_ids": len(self._clients),
+            "n_wanted": self.last_round.cohort_size if self.last_round else None,
         }
         arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
         for field in fields(self._state):
@@ -329,7 +339,7 @@ class Scheduler:
             scheduler.last_round = RoundRecord(
                 t=scheduler.t,
                 cohort=tuple(scheduler._clients.ids[k] for k in arrays["cohort"]),
-                cohort_size=scheduler.cohort_size,
+                cohort_size=header.get("n_wanted", scheduler.cohort_size),
                 n_available=header["n_available"],
             )
         return scheduler

@@ -4,6 +4,7 @@ BsflError
 ├── InvalidInput           a value breaks a stated rule (also a ValueError)
 │   ├── UnknownClient      the fleet has never met this client
 │   └── NotSelected        an answer from a client nobody is waiting for
+├── NotEnoughClients       a federation has too few clients, and waiting did not help
 ├── StateFileError         a saved scheduler cannot be read; nothing was loaded
 │   ├── NotAStateFile      the file is something else
 │   ├── TruncatedFile      bytes are missing
@@ -30,6 +31,10 @@ class UnknownClient(InvalidInput):
 
 class NotSelected(InvalidInput):
     """An answer arrived from a client nobody is waiting for."""
+
+
+class NotEnoughClients(BsflError):
+    """A federation has too few clients, and waiting did not help."""
 
 
 class StateFileError(BsflError):

@@ -20,6 +20,7 @@ EXTRA_OF = {
     "requests": "data",
     "platformdirs": "data",
     "PIL": "data",
+    "flwr": "flower",
 }
 
 

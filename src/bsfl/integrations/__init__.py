@@ -1,0 +1,1 @@
+"""bsfl inside other systems, one package each."""

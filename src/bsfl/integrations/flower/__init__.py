@@ -1,0 +1,25 @@
+"""bsfl inside Flower: `strategy = Selected(strategy, scheduler)`.
+
+What the scheduler is made of can be imported from here as well, so that one import is enough.
+"""
+
+from bsfl.extras import optional_imports
+from bsfl.policies import BSFL, make_policy
+from bsfl.scheduler import Scheduler
+
+with optional_imports():
+    from bsfl.integrations.flower.identity import Identity
+    from bsfl.integrations.flower.latency import REPORTED_KEY, Latency
+    from bsfl.integrations.flower.selected import Selected
+    from bsfl.integrations.flower.summary import RoundSummary
+
+__all__ = [
+    "BSFL",
+    "REPORTED_KEY",
+    "Identity",
+    "Latency",
+    "RoundSummary",
+    "Scheduler",
+    "Selected",
+    "make_policy",
+]

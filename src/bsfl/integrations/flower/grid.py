@@ -1,0 +1,114 @@
+"""Grids that show a strategy a part of the federation, or send its messages another way."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from bsfl.errors import InvalidInput
+
+if TYPE_CHECKING:  # where these live is Flower's own business
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.supercore.run import Run
+
+MOST_LOOKS = 20
+"""How often a strategy may look at its cohort in one round before it is stopped."""
+
+Exchange = Callable[[list[Message], float | None], list[Message]]
+"""Sends messages and returns the replies that came before a timeout in seconds."""
+
+
+class GridAround(Grid):
+    """A grid that does what another one does; the others here change one thing."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def set_run(self, run: "Run") -> None:
+        """Set the run."""
+        self.grid.set_run(run)
+
+    @property
+    def run(self) -> "Run":
+        """The run."""
+        return self.grid.run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Return a new message."""
+        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the nodes that are connected."""
+        return self.grid.get_node_ids()
+
+    def get_nodes(self) -> "Iterable[NodeInfo]":
+        """Return what is known of the nodes that are connected."""
+        return self.grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages."""
+        return self.grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return replies."""
+        return self.grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and wait for the replies."""
+        return self.grid.send_and_receive(messages, timeout=timeout)
+
+
+class CohortGrid(GridAround):
+    """The grid a strategy sees when it invites: nobody but the cohort is connected."""
+
+    def __init__(self, grid: Grid, nodes: Iterable[int]) -> None:
+        super().__init__(grid)
+        self.nodes = list(nodes)
+        self._n_looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the cohort; a strategy that waits for it to grow is told that it never will."""
+        self._n_looks += 1
+        if self._n_looks > MOST_LOOKS:
+            raise InvalidInput(
+                f"the strategy waits for more than the {len(self.nodes)} nodes that were chosen "
+                "for this round; lower the number of nodes that it wants to train"
+            )
+        return list(self.nodes)
+
+    def get_nodes(self) -> "Iterable[NodeInfo]":
+        """Return what is known of the cohort."""
+        chosen = set(self.get_node_ids())
+        return [node for node in self.grid.get_nodes() if node.node_id in chosen]
+
+
+class TrainingGrid(GridAround):
+    """The grid of the strategy's loop: training messages go another way, all others as usual."""
+
+    def __init__(self, grid: Grid, exchange: Exchange) -> None:
+        super().__init__(grid)
+        self._exchange = exchange
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and wait for the replies."""
+        messages = list(messages)
+        if any(is_training(message) for message in messages):
+            return self._exchange(messages, timeout)
+        return self.grid.send_and_receive(messages, timeout=timeout)
+
+
+def is_training(message: Message) -> bool:
+    """Return whether a message asks a client to train."""
+    return message.metadata.message_type.partition(".")[0] == "train"

@@ -1,0 +1,45 @@
+"""Strategies that cannot be wrapped, each with the reason."""
+
+from typing import Any
+
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    Strategy,
+)
+
+from bsfl.errors import InvalidInput
+
+DIFFERENTIAL_PRIVACY = (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
+PRIVACY_REASON = (
+    "differential privacy is accounted for on the assumption that clients are drawn at random and "
+    "that their number is fixed; a selection that learns from the clients breaks both, and the "
+    "promised epsilon would be wrong"
+)
+
+
+def check_strategy(strategy: Any) -> None:
+    """Raise InvalidInput if a strategy cannot train the cohort it is given."""
+    if not isinstance(strategy, Strategy):
+        raise InvalidInput(
+            "strategy must be a Flower strategy of the Message API (flwr.serverapp.strategy), "
+            f"got {strategy!r}"
+        )
+    layer: Any = strategy
+    while layer is not None:
+        if isinstance(layer, DIFFERENTIAL_PRIVACY):
+            raise InvalidInput(f"{type(layer).__name__} cannot be combined: {PRIVACY_REASON}")
+        layer = getattr(layer, "strategy", None)
+    if hasattr(strategy, "scheduler"):
+        raise InvalidInput("strategy is wrapped already; wrap it in Selected once")
+    if getattr(strategy, "fraction_train", 1.0) == 0.0:
+        raise InvalidInput(
+            f"fraction_train of {type(strategy).__name__} must not be 0: nobody would train"
+        )

@@ -1,0 +1,218 @@
+"""The rounds of one run: choose, invite, listen, tell the scheduler."""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from bsfl.clients import ClientId
+from bsfl.errors import NotEnoughClients
+from bsfl.integrations.flower.clock import Clock, pause_s
+from bsfl.integrations.flower.identity import Directory
+from bsfl.integrations.flower.invitations import Answer, Invitation, Invitations
+from bsfl.integrations.flower.latency import Stopwatch, metric
+from bsfl.integrations.flower.limits import Limits
+from bsfl.integrations.flower.summary import RoundSummary
+from bsfl.records import Observation, Outcome
+from bsfl.scheduler import Scheduler
+
+_LOG = logging.getLogger("flwr")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What has happened so far in the round that is running.
+
+    Attributes:
+        invited: The messages that went out.
+        answers: The answers to them, in the order in which they came.
+        latencies: Seconds each client took that has trained.
+        n_late: Answers to earlier rounds.
+    """
+
+    invited: list[Invitation] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    latencies: dict[ClientId, float] = field(default_factory=dict)
+    n_late: int = 0
+
+    @property
+    def missing(self) -> list[Invitation]:
+        """Who has not answered yet."""
+        answered = {answer.invitation for answer in self.answers}
+        return [invitation for invitation in self.invited if invitation not in answered]
+
+    def who(self, outcome: Outcome) -> tuple[ClientId, ...]:
+        """Return the clients whose answer had this outcome, in the order in which they came."""
+        return tuple(a.invitation.client for a in self.answers if a.outcome == outcome)
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """Everything that one run of a federation has to remember.
+
+    Attributes:
+        scheduler: Chooses, and is told what became of every invitation, once.
+        limits: The numbers of a round.
+        grid: The federation.
+        directory: Who is behind the nodes.
+        stopwatch: Turns replies into latencies.
+        invitations: Messages that are on their way.
+        clock: The server's.
+        samples_key: Metric with a client's number of samples, None if there is none.
+        loss_key: Metric with a client's loss, None if there is none.
+        cohort: The clients of this round by their nodes.
+        seen: Who has answered so far.
+    """
+
+    scheduler: Scheduler
+    limits: Limits
+    grid: Grid
+    directory: Directory
+    stopwatch: Stopwatch
+    invitations: Invitations
+    clock: Clock
+    samples_key: str | None = None
+    loss_key: str | None = None
+    cohort: dict[int, ClientId] = field(default_factory=dict)
+    seen: set[ClientId] = field(default_factory=set)
+
+    # --- choosing -------------------------------------------------------------------------------
+
+    def choose(self) -> list[int]:
+        """Start a round: wait until there are clients, return the nodes of those chosen."""
+        node_of = self._wait_for_clients()
+        n_invited = min(self.limits.n_invited, len(node_of))
+        chosen = self.scheduler.select(available=node_of, cohort_size=n_invited)
+        self.cohort = {node_of[client]: client for client in chosen}
+        return list(self.cohort)
+
+    def _wait_for_clients(self) -> dict[ClientId, int]:
+        """Return the nodes of all clients that can be invited, as soon as there are enough."""
+        start = self.clock.monotonic()
+        n_before = -1
+        while True:
+            self._listen(Ledger())
+            online = set(self.grid.get_node_ids())
+            self.directory.update(self.grid, online)
+            clients = self.directory.clients(online)
+            busy = self.invitations.busy
+            free = {client: node for client, node in clients.items() if node not in busy}
+            is_enough = (
+                len(clients) >= self.limits.min_clients and len(free) >= self.limits.min_free
+            )
+            if is_enough and not self.directory.is_waiting(online):
+                return free
+            self._give_up_waiting(start, online, clients, free)
+            if n_before != (n_before := len(clients)):
+                _LOG.info(
+                    "bsfl: %d of at least %d clients are connected",
+                    n_before,
+                    self.limits.min_clients,
+                )
+            self.clock.sleep(pause_s(self.clock.monotonic() - start))
+
+    def _give_up_waiting(
+        self,
+        start: float,
+        online: Collection[int],
+        clients: Collection[ClientId],
+        free: Collection[ClientId],
+    ) -> None:
+        waited = self.clock.monotonic() - start
+        if waited >= self.limits.patience_s():
+            raise NotEnoughClients(
+                f"waited {waited:.0f} s for {self.limits.min_clients} clients "
+                f"({self.limits.min_free} of them free): {len(online)} nodes are connected, "
+                f"{len(clients)} have said who they are, {len(free)} are free"
+            )
+
+    # --- the exchange ---------------------------------------------------------------------------
+
+    def exchange(
+        self, server_round: int, messages: list[Message], timeout: float | None
+    ) -> tuple[list[Message], RoundSummary]:
+        """Send a round's messages; return the replies to aggregate once the round is over."""
+        start = self.clock.monotonic()
+        due_s, expiry_s = self.limits.due_s(timeout), self.limits.expiry_s(timeout)
+        invited = self.invitations.send(messages, self.cohort, due_s=due_s, lifetime_s=expiry_s)
+        ledger = Ledger(invited)
+        while True:
+            self._listen(ledger)
+            waited = self.clock.monotonic() - start
+            if self._is_over(ledger, waited, due_s, min(expiry_s, timeout or expiry_s)):
+                break
+            self.clock.sleep(min(pause_s(waited), max(due_s - waited, pause_s(0.0))))
+        late = ledger.missing if waited >= due_s else []
+        for invitation in late:
+            self._tell_timeout(invitation)
+        unsent = set(self.cohort.values()) - {invitation.client for invitation in invited}
+        self.scheduler.observe({client: Observation(outcome="failed") for client in unsent})
+        n_kept = self.limits.cohort_size
+        summary = RoundSummary(
+            server_round=server_round,
+            cohort=tuple(self.cohort.values()),
+            kept=ledger.who("ok")[:n_kept],
+            timeouts=(*ledger.who("timeout"), *(invitation.client for invitation in late)),
+            failed=(*ledger.who("failed"), *unsent),
+            latencies=ledger.latencies,
+            duration_s=waited,
+            n_late=ledger.n_late,
+            n_seen=len(self.seen),
+            n_fleet=len(self.scheduler.clients),
+        )
+        trained = [a.reply for a in ledger.answers if a.outcome == "ok"]
+        errors = [a.reply for a in ledger.answers if a.outcome != "ok"]
+        return trained[:n_kept] + errors, summary
+
+    def _is_over(self, ledger: Ledger, waited: float, due_s: float, limit_s: float) -> bool:
+        """Return whether a round has all it needs, or has waited long enough."""
+        n_ok = len(ledger.latencies)
+        return (
+            n_ok >= self.limits.cohort_size
+            or len(ledger.answers) == len(ledger.invited)
+            or (waited >= due_s and n_ok >= self.limits.quorum)
+            or waited >= limit_s
+        )
+
+    def _listen(self, ledger: Ledger) -> None:
+        """Hear what came in, for this round and for earlier ones."""
+        for answer in self.invitations.answers():
+            latency = self._tell_answer(answer)
+            if answer.invitation not in ledger.invited:
+                ledger.n_late += answer.outcome == "ok"
+                continue
+            ledger.answers.append(answer)
+            if latency is not None:
+                ledger.latencies[answer.invitation.client] = latency
+        for invitation in self.invitations.overdue():
+            if invitation not in ledger.invited:
+                self._tell_timeout(invitation)
+
+    # --- telling the scheduler ------------------------------------------------------------------
+
+    def _tell_answer(self, answer: Answer) -> float | None:
+        """Tell what a reply shows; return the client's latency if it trained."""
+        client, reply = answer.invitation.client, answer.reply
+        if answer.outcome != "ok":
+            seen = Observation(latency=answer.round_trip_s, outcome=answer.outcome)
+            self._tell(answer.invitation, seen)
+            return None
+        latency = self.stopwatch.latency(client, reply, answer.round_trip_s)
+        loss = metric(reply, self.loss_key)
+        n_samples = metric(reply, self.samples_key) or 0
+        samples = int(n_samples) if n_samples >= 1 else None
+        self._tell(answer.invitation, Observation(latency=latency, loss=loss, samples=samples))
+        self.seen.add(client)
+        return latency
+
+    def _tell_timeout(self, invitation: Invitation) -> None:
+        waited = self.clock.monotonic() - invitation.sent_at
+        self._tell(invitation, Observation(latency=waited, outcome="timeout"))
+
+    def _tell(self, invitation: Invitation, seen: Observation) -> None:
+        """Tell the scheduler what became of an invitation, unless it knows already."""
+        if not invitation.is_reported:
+            invitation.is_reported = True
+            self.scheduler.observe({invitation.client: seen})

@@ -1,0 +1,236 @@
+"""Selected: any Flower strategy, with its training clients chosen by a Scheduler."""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.clock import SYSTEM, Clock
+from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
+from bsfl.integrations.flower.identity import Directory, Identity, check_identity
+from bsfl.integrations.flower.invitations import Invitations
+from bsfl.integrations.flower.latency import Latency, Stopwatch, check_latency
+from bsfl.integrations.flower.limits import Limits
+from bsfl.integrations.flower.refusals import PRIVACY_REASON, check_strategy
+from bsfl.integrations.flower.rounds import Rounds
+from bsfl.integrations.flower.summary import RoundSummary
+from bsfl.scheduler import Scheduler
+
+_LOG = logging.getLogger("flwr")
+
+
+class Selected(Strategy):
+    """A Flower strategy whose training clients are chosen by a Scheduler.
+
+        strategy = Selected(FedAvg(), Scheduler(BSFL(alpha=10.0), cohort_size=25))
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=100)
+
+    The wrapped strategy runs its own loop with its own settings, evaluation and aggregation. Only
+    two things differ: the nodes it trains are those that the scheduler chose, and a round ends as
+    the options below say. The scheduler is told of every client how long it took, that it was late,
+    or that it failed.
+
+    Attributes:
+        scheduler: The scheduler in use; the restored one if state_path held one.
+        rounds: A RoundSummary of every training round so far.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        scheduler: Scheduler,
+        *,
+        identity: Identity = "partition-id",
+        latency: Latency = "round-trip",
+        deadline_s: float | None = None,
+        quorum: int | None = None,
+        invite: float = 1.0,
+        lifetime_s: float | None = None,
+        min_clients: int | None = None,
+        wait_s: float = 300.0,
+        state_path: str | os.PathLike[str] | None = None,
+        loss_key: str | None = None,
+    ) -> None:
+        """Wrap a strategy.
+
+        Args:
+            strategy: Any strategy of the Message API. How many nodes it would sample for training
+                (fraction_train) no longer matters.
+            scheduler: Chooses; its cohort_size is the number of clients that train in a round.
+            identity: How a client is recognised: "partition-id" (its ClientApp is asked once; by
+                node id if it does not answer), "node-id", or a function of Flower's NodeInfo.
+            latency: What the scheduler learns from: "round-trip" as the server measures it,
+                "reported" by the client in the metric "duration-s", kept within what the server
+                saw, or a function of the client, its reply and the round trip.
+            deadline_s: Seconds after which a round ends without those who have not answered. None:
+                the policy's tau_max if it has one, else no deadline but that of `start`.
+            quorum: How many must have answered before the deadline ends a round. None: nobody must.
+            invite: How many times cohort_size are invited; the first cohort_size answers are kept.
+            lifetime_s: Seconds until a message expires. Until then a client that has not answered
+                is busy and is not invited again. None: twice the deadline.
+            min_clients: How many clients must be connected before a round starts. None: as many as
+                the cohort, and as the strategy's min_available_nodes.
+            wait_s: Seconds to wait for them before NotEnoughClients is raised.
+            state_path: File that keeps what the scheduler knows; written after every round and
+                read here if it is there and the scheduler is new.
+            loss_key: Metric in which clients report their loss, for policies that want it.
+        """
+        if not isinstance(scheduler, Scheduler):
+            raise InvalidInput(f"scheduler must be a bsfl.Scheduler, got {scheduler!r}")
+        check_strategy(strategy)
+        self.strategy = strategy
+        self.limits = Limits(
+            cohort_size=scheduler.cohort_size,
+            deadline_s=_tau_max(scheduler) if deadline_s is None else deadline_s,
+            quorum=0 if quorum is None else quorum,
+            invite=invite,
+            lifetime_s=lifetime_s,
+            min_clients=_min_clients(strategy, scheduler) if min_clients is None else min_clients,
+            min_free=min(getattr(strategy, "min_train_nodes", 1), scheduler.cohort_size),
+            wait_s=wait_s,
+        )
+        self.state_path = None if state_path is None else Path(state_path)
+        self.scheduler = _restored(scheduler, self.state_path)
+        self.rounds: list[RoundSummary] = []
+        self._loss_key = loss_key
+        self._identity, self._latency = check_identity(identity), check_latency(latency)
+        self._clock: Clock = SYSTEM
+        self._running: Rounds | None = None
+        self._server_round = 0
+
+    def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
+        """Run the wrapped strategy's own loop; takes what its `start` takes."""
+        self._running = Rounds(
+            scheduler=self.scheduler,
+            limits=self.limits,
+            grid=grid,
+            directory=Directory(self._identity, self._clock),
+            stopwatch=Stopwatch(self._latency),
+            invitations=Invitations(grid, self._clock),
+            clock=self._clock,
+            samples_key=getattr(self.strategy, "weighted_by_key", None),
+            loss_key=self._loss_key,
+        )
+        _LOG.info(
+            "bsfl: %d clients a round, chosen by %s", self.limits.n_invited, self.scheduler.policy
+        )
+        hooks = {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
+        try:
+            with _lent(self.strategy, hooks):
+                return self.strategy.start(TrainingGrid(grid, self._exchange), *args, **kwargs)
+        finally:
+            self._running = None
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Choose the round's clients and let the wrapped strategy write their messages."""
+        strategy, nodes = self.strategy, self._rounds_of_start().choose()
+        with _lent(strategy, _everybody(strategy, len(nodes))):
+            messages = list(
+                type(strategy).configure_train(
+                    strategy, server_round, arrays, config, CohortGrid(grid, nodes)
+                )
+            )
+        addressed = sorted(message.metadata.dst_node_id for message in messages)
+        if addressed != sorted(nodes):
+            raise InvalidInput(
+                f"{type(strategy).__name__} must send one training message to each of the "
+                f"{len(nodes)} nodes it is given, got {len(messages)} messages to "
+                f"{len(set(addressed) & set(nodes))} of them"
+            )
+        self._server_round = server_round
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Let the wrapped strategy aggregate; add the round's numbers to its metrics."""
+        strategy = self.strategy
+        arrays, metrics = type(strategy).aggregate_train(strategy, server_round, replies)
+        return arrays, MetricRecord({**(metrics or {}), **self.rounds[-1].metrics()})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Leave evaluation to the wrapped strategy."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Leave evaluation to the wrapped strategy."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Log the settings of the wrapped strategy."""
+        self.strategy.summary()
+
+    def _exchange(self, messages: list[Message], timeout: float | None) -> list[Message]:
+        """Run one training round on the grid and keep what was learned."""
+        rounds = self._rounds_of_start()
+        replies, summary = rounds.exchange(self._server_round, messages, timeout)
+        if self.state_path is not None:
+            self.scheduler.save(self.state_path)
+        self.rounds.append(summary)
+        _LOG.info(summary.line())
+        return replies
+
+    def _rounds_of_start(self) -> Rounds:
+        if self._running is None:
+            raise InvalidInput(
+                "Selected must be the outermost strategy: call its own start() and wrap it in "
+                f"nothing else, differential privacy included: {PRIVACY_REASON}"
+            )
+        return self._running
+
+
+@contextmanager
+def _lent(strategy: Strategy, attributes: dict[str, Any]) -> Iterator[None]:
+    """Give a strategy other attributes for a while."""
+    mine = vars(strategy)
+    before = {name: mine[name] for name in attributes if name in mine}
+    mine.update(attributes)
+    try:
+        yield
+    finally:
+        for name in attributes:
+            del mine[name]
+        mine.update(before)
+
+
+def _everybody(strategy: Strategy, n_nodes: int) -> dict[str, Any]:
+    """Return the settings under which a strategy samples all nodes it sees, if it has such."""
+    wanted = {"fraction_train": 1.0, "min_train_nodes": n_nodes, "min_available_nodes": n_nodes}
+    return {name: value for name, value in wanted.items() if hasattr(strategy, name)}
+
+
+def _min_clients(strategy: Strategy, scheduler: Scheduler) -> int:
+    return max(scheduler.cohort_size, getattr(strategy, "min_available_nodes", 0))
+
+
+def _tau_max(scheduler: Scheduler) -> float | None:
+    tau_max: float | None = getattr(scheduler.policy, "tau_max", None)
+    return tau_max
+
+
+def _restored(scheduler: Scheduler, path: Path | None) -> Scheduler:
+    """Return what a file knows under the given settings; a scheduler that is not new stays."""
+    if path is None:
+        return scheduler
+    if not path.parent.is_dir():
+        raise InvalidInput(f"state_path must lie in a folder that exists, got {str(path)!r}")
+    if scheduler.t or not path.exists():
+        return scheduler
+    restored = Scheduler.load(path, policy=scheduler.policy)
+    restored.cohort_size = scheduler.cohort_size
+    restored.abandon()
+    _LOG.info("bsfl: %s goes on after round %d", path, restored.t)
+    return restored

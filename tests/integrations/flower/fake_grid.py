@@ -1,0 +1,158 @@
+"""A federation without processes: nodes that take as long as they are told, on a clock of its own."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app.message import make_message
+from flwr.app.metadata import Metadata
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+
+SUPERLINK = 1
+RAISED, EXPIRED, GONE = 2, 3, 5
+
+
+class FakeClock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        assert seconds > 0
+        self.now += seconds
+
+
+@dataclass
+class FakeNode:
+    """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None for silence."""
+
+    name: str
+    takes: object = 1.0
+    fails: int | None = None
+    answers_queries: bool = True
+    metrics: dict = field(default_factory=dict)
+    trained: int = 0
+    free_at: float = 0.0
+
+    def latency(self):
+        return next(self.takes) if hasattr(self.takes, "__next__") else self.takes
+
+
+class FakeGrid(Grid):
+    """Nodes by id; replies come once the clock has reached their time."""
+
+    def __init__(self, nodes, clock):
+        self.nodes, self.clock = dict(nodes), clock
+        self.online = set(self.nodes)
+        self.on_the_way = {}  # message id -> (arrival, reply)
+        self.ttls, self.queries, self.evaluated, self.refused = [], [], [], set()
+        self.sent = []
+
+    def set_run(self, run):
+        raise NotImplementedError
+
+    @property
+    def run(self):
+        return "the run"
+
+    def create_message(self, content, message_type, dst_node_id, group_id, ttl=None):
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self):
+        return sorted(self.online)
+
+    def get_nodes(self):
+        return [NodeInfo(node_id=n, name=self.nodes[n].name) for n in self.get_node_ids()]
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            metadata = message.metadata
+            metadata.__dict__["_message_id"] = f"message-{len(self.sent)}"
+            self.sent.append(metadata.dst_node_id)
+            if metadata.dst_node_id in self.refused:
+                continue
+            ids.append(metadata.message_id)
+            node = self.nodes[metadata.dst_node_id]
+            if metadata.message_type == "query":
+                self._query(node, message)
+            else:
+                self._train(node, message)
+        return ids
+
+    def _query(self, node, message):
+        self.queries.append(node.name)
+        told = ConfigRecord({"partition-id": int(node.name)})
+        if node.answers_queries:
+            reply = Message(RecordDict({"node-config": told}), reply_to=message)
+        else:
+            reply = Message(Error(RAISED, "No query function registered"), reply_to=message)
+        self._answer(message, reply, 0.5)
+
+    def _train(self, node, message):
+        self.ttls.append(message.metadata.ttl)
+        node.trained += 1
+        seconds = node.latency()
+        expiry = (self.clock.now + message.metadata.ttl, self._from_superlink(message, EXPIRED))
+        self.on_the_way[message.metadata.message_id] = expiry
+        if seconds is None or seconds >= message.metadata.ttl:
+            return
+        if node.fails == GONE:
+            reply = self._from_superlink(message, GONE)
+        elif node.fails is not None:
+            reply = Message(Error(node.fails, "training failed"), reply_to=message)
+        else:
+            metrics = MetricRecord({"num-examples": 10, "train_loss": 0.5, **node.metrics})
+            arrays = ArrayRecord({"w": Array(np.full(2, float(node.name)))})
+            reply = Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+        self._answer(message, reply, seconds)
+
+    def _answer(self, message, reply, seconds):
+        self.on_the_way[message.metadata.message_id] = (self.clock.now + seconds, reply)
+
+    def _from_superlink(self, message, code):
+        metadata = Metadata(
+            run_id=0,
+            message_id="",
+            src_node_id=SUPERLINK,
+            dst_node_id=SUPERLINK,
+            reply_to_message_id=message.metadata.message_id,
+            group_id="",
+            message_type="train",
+            created_at=0.0,
+            ttl=0.0,
+        )
+        return make_message(metadata=metadata, error=Error(code, "from the SuperLink"))
+
+    def pull_messages(self, message_ids):
+        replies = []
+        for message_id in message_ids:
+            arrival, reply = self.on_the_way[message_id]
+            if arrival <= self.clock.now:
+                reply.metadata.__dict__["_reply_to_message_id"] = message_id
+                replies.append(reply)
+                del self.on_the_way[message_id]
+        return replies
+
+    def send_and_receive(self, messages, *, timeout=None):
+        """What the strategy sends past bsfl: evaluation."""
+        for message in messages:
+            assert message.metadata.message_type == "evaluate"
+            self.evaluated.append(message.metadata.dst_node_id)
+        return []
+
+
+def fleet(*takes, **settings):
+    """Return nodes 101, 102, ... with partition ids 0, 1, ..."""
+    return {
+        101 + k: FakeNode(name=str(k), takes=seconds, **settings) for k, seconds in enumerate(takes)
+    }

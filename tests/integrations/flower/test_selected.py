@@ -151,6 +151,24 @@ def test_a_loop_of_ones_own_runs():
     assert "configure_train" not in vars(mine), "given back"
 
 
+def test_starting_again_asks_nobody_again():
+    selected, grid = federation(fleet(1, 1, 1))
+    start(selected, grid)
+    start(selected, grid)
+    assert grid.queries == ["0", "1", "2"]
+    assert selected.scheduler.t == len(selected.rounds) == 2
+
+
+def test_cohorts_depend_on_the_seed_and_not_on_node_ids():
+    def cohorts(*ids):
+        nodes = dict(zip(ids, fleet(1, 1, 1, 1).values(), strict=True))
+        selected, grid = federation(nodes)
+        start(selected, grid, rounds=5)
+        return [r.cohort for r in selected.rounds]
+
+    assert cohorts(101, 102, 103, 104) == cohorts(904, 903, 902, 901)
+
+
 def test_it_learns_who_is_slow():
     scheduler = Scheduler(BSFL(alpha=0.0, radius="none"), cohort_size=2)
     selected, grid = federation(fleet(9.0, 1.0, 9.0, 1.0), scheduler=scheduler)

@@ -84,7 +84,7 @@ class Rounds:
         """Start a round: wait until there are clients, return the nodes of those chosen."""
         node_of = self._wait_for_clients()
         n_invited = min(self.limits.n_invited, len(node_of))
-        chosen = self.scheduler.select(available=node_of, cohort_size=n_invited)
+        chosen = self.scheduler.select(available=set(node_of), cohort_size=n_invited)
         self.cohort = {node_of[client]: client for client in chosen}
         return list(self.cohort)
 

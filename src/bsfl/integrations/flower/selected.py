@@ -102,12 +102,27 @@ class Selected(Strategy):
         self._loss_key = loss_key
         self._identity, self._latency = check_identity(identity), check_latency(latency)
         self._clock: Clock = SYSTEM
-        self._running: Rounds | None = None
+        self._run: Rounds | None = None
+        self._is_running = False
         self._server_round = 0
 
     def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
         """Run the wrapped strategy's own loop; takes what its `start` takes."""
-        self._running = Rounds(
+        if self._run is None or self._run.grid is not grid:  # else who is who, and busy, is known
+            self._run = self._new_run(grid)
+        _LOG.info(
+            "bsfl: %d clients a round, chosen by %s", self.limits.n_invited, self.scheduler.policy
+        )
+        hooks = {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
+        self._is_running = True
+        try:
+            with _lent(self.strategy, hooks):
+                return self.strategy.start(TrainingGrid(grid, self._exchange), *args, **kwargs)
+        finally:
+            self._is_running = False
+
+    def _new_run(self, grid: Grid) -> Rounds:
+        return Rounds(
             scheduler=self.scheduler,
             limits=self.limits,
             grid=grid,
@@ -118,21 +133,12 @@ class Selected(Strategy):
             samples_key=getattr(self.strategy, "weighted_by_key", None),
             loss_key=self._loss_key,
         )
-        _LOG.info(
-            "bsfl: %d clients a round, chosen by %s", self.limits.n_invited, self.scheduler.policy
-        )
-        hooks = {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
-        try:
-            with _lent(self.strategy, hooks):
-                return self.strategy.start(TrainingGrid(grid, self._exchange), *args, **kwargs)
-        finally:
-            self._running = None
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose the round's clients and let the wrapped strategy write their messages."""
-        strategy, nodes = self.strategy, self._rounds_of_start().choose()
+        strategy, nodes = self.strategy, self._started().choose()
         with _lent(strategy, _everybody(strategy, len(nodes))):
             messages = list(
                 type(strategy).configure_train(
@@ -175,21 +181,21 @@ class Selected(Strategy):
 
     def _exchange(self, messages: list[Message], timeout: float | None) -> list[Message]:
         """Run one training round on the grid and keep what was learned."""
-        rounds = self._rounds_of_start()
-        replies, summary = rounds.exchange(self._server_round, messages, timeout)
+        replies, summary = self._started().exchange(self._server_round, messages, timeout)
         if self.state_path is not None:
             self.scheduler.save(self.state_path)
         self.rounds.append(summary)
         _LOG.info(summary.line())
         return replies
 
-    def _rounds_of_start(self) -> Rounds:
-        if self._running is None:
+    def _started(self) -> Rounds:
+        """Return the run that `start` began; other loops know nothing of deadlines."""
+        if self._run is None or not self._is_running:
             raise InvalidInput(
                 "Selected must be the outermost strategy: call its own start() and wrap it in "
                 f"nothing else, differential privacy included: {PRIVACY_REASON}"
             )
-        return self._running
+        return self._run
 
 
 @contextmanager

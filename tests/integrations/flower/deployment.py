@@ -1,0 +1,182 @@
+"""A real federation on this machine: a SuperLink, SuperNodes, and nothing of it left behind."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[2] / "examples" / "flower-app"
+PATIENCE_S = 120.0
+
+
+class Deployment:
+    """Starts Flower's own programs on loopback and stops every process that came of it.
+
+    Whatever Flower starts inherits FLWR_HOME, a folder of this deployment alone, which is how its
+    processes are told from all others.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.home = folder, folder / "home"
+        self.home.mkdir()
+        self.address = f"127.0.0.1:{free_port()}"
+        self.env = {
+            **os.environ,
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "FLWR_HOME": str(self.home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+            "RAY_DISABLE_DOCKER_CPU_WARNING": "1",
+        }
+        connection = (
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{self.address}"\n'
+        )
+        (self.home / "config.toml").write_text(f"{connection}insecure = true\n")
+        self.launched, self.nodes = [], {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        deadline = time.monotonic() + 20.0
+        while (left := self.processes()) and time.monotonic() < deadline:
+            for pid in left:
+                kill(pid)
+            time.sleep(0.2)
+        assert not left, f"still running: {left}"
+        for process in self.launched:
+            process.wait()
+
+    def processes(self, named=""):
+        """Return the ids of all processes of this deployment whose command holds a word."""
+        mark = f"FLWR_HOME={self.home}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+                continue
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                command = (entry / "cmdline").read_bytes().decode()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # ended just now, or somebody else's
+            if mark in environment and named in command:
+                found.append(int(entry.name))
+        return found
+
+    def launch(self, name, *command):
+        """Start a program in a session of its own; its output goes to a file."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                env=self.env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.launched.append(process)
+        return process
+
+    def start_superlink(self, *options):
+        """Start the SuperLink and wait until it answers."""
+        host, port = self.address.split(":")
+        common = ("--insecure", "--disable-runtime-dependency-installation")
+        self.launch(
+            "superlink", "flower-superlink", *common, "--host", host, "--port", port, *options
+        )
+        self.wait(lambda: answers(f"http://{self.address}/health"), "the SuperLink")
+
+    def start_node(self, partition, n_partitions, **config):
+        """Start a SuperNode."""
+        told = {"partition-id": partition, "num-partitions": n_partitions, **config}
+        self.nodes[partition] = self.launch(
+            f"node-{partition}",
+            *("flower-supernode", "--insecure", "--superlink", self.address),
+            *("--port", str(free_port())),
+            *("--node-config", " ".join(f"{key}={value}" for key, value in told.items())),
+        )
+
+    def kill_node(self, partition):
+        """Kill a SuperNode and everything it started, as a power cut would."""
+        node = self.nodes.pop(partition)
+        os.killpg(node.pid, signal.SIGKILL)
+        node.wait()
+
+    def run(self, app, *options):
+        """Start `flwr run` and return it."""
+        return self.launch("run", "flwr", "run", str(app), "here", "--stream", *options)
+
+    def wait(self, condition, what, patience_s=PATIENCE_S):
+        """Wait until a condition holds."""
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            assert time.monotonic() < deadline, f"{what} did not come\n{self.logs()}"
+            time.sleep(0.2)
+
+    def logs(self):
+        """Return the end of every log."""
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in sorted(self.folder.glob("*.log"))
+        )
+
+
+class Probe:
+    """The example app with a server that follows a plan and notes every round."""
+
+    def __init__(self, folder, *, slow_s, slow_share):
+        self.app, self.plan, self.out = folder / "app", folder / "plan.json", folder / "rounds"
+        shutil.copytree(EXAMPLE, self.app, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("probe_server.py", "probe_client.py"):
+            shutil.copy(HERE / "probe" / part, self.app / "flower_app")
+        project = (self.app / "pyproject.toml").read_text()
+        head, _, _ = project.partition("[tool.flwr.app.config]")
+        head = head.replace(".server_app:", ".probe_server:").replace(
+            ".client_app:", ".probe_client:"
+        )
+        config = f'plan = "{self.plan}"\nslow-s = {slow_s}\nslow-share = {slow_share}\n'
+        (self.app / "pyproject.toml").write_text(f"{head}[tool.flwr.app.config]\n{config}")
+        self.out.touch()
+
+    def follow(self, strategies, order):
+        """Write the plan: settings by name, and the names in the order of their rounds."""
+        plan = {"strategies": strategies, "order": order, "out": str(self.out)}
+        self.plan.write_text(json.dumps(plan))
+
+    def rounds(self, name=None):
+        """Return the rounds that were played so far, of one strategy or all."""
+        lines = self.out.read_text().splitlines(keepends=True)
+        notes = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [note for note in notes if name in (None, note["name"])]
+
+
+def free_port():
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(url):
+    """Return whether a server answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=2.0):
+            return True
+    except OSError:
+        return False
+
+
+def kill(pid):
+    """Kill a process unless it has just ended."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

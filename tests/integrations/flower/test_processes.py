@@ -37,11 +37,11 @@ def finish(deployment, run, probe, n_rounds, patience_s):
 
 
 def test_bsfl_learns_the_slow_ones_and_believes_no_lies(deployment, tmp_path):
-    """Two of four clients sleep six seconds; one fast and one slow client lie.
+    """Two of four clients sleep nine seconds; one fast and one slow client lie.
 
     Rounds of BSFL and of random selection take turns, so that a busy machine slows both alike.
     """
-    probe = Probe(tmp_path, slow_s=6.0, slow_share=0.5)
+    probe = Probe(tmp_path, slow_s=9.0, slow_share=0.5)
     common = {"min_clients": 4, "wait_s": 120.0}
     strategies = {
         "bsfl": {"policy": "bsfl", "cohort_size": 2, **common},
@@ -74,7 +74,8 @@ def test_bsfl_learns_the_slow_ones_and_believes_no_lies(deployment, tmp_path):
 
     (reported,) = probe.rounds("reported")
     latencies = reported["latencies"]
-    assert latencies["0"] == pytest.approx(6.0, abs=1.5), "an honest report is believed"
+    honest = max(9.0, min(latencies.values()))
+    assert latencies["0"] == pytest.approx(honest, abs=1.0), "an honest report is believed"
     assert latencies["1"] <= reported["duration_s"], "not longer than the server waited"
     assert latencies["3"] > 0.1, "not faster than the fastest round trip"
     assert latencies["3"] >= latencies["2"], "nobody is ahead by lying"

@@ -63,7 +63,7 @@ def test_a_round(caplog):
     first = selected.rounds[0]
     for client, latency in first.latencies.items():
         exact = 2.0 + 2.0 * int(client)
-        assert exact <= latency <= 1.03 * exact, "stamped when it came, not at the end"
+        assert exact <= latency <= 1.02 * exact + 0.1, "stamped when it came, not at the end"
     assert first.duration_s == max(first.latencies.values())
     assert first.slowest == max(first.cohort)
     mean = np.mean([float(client) for client in selected.rounds[-1].kept])

@@ -1,5 +1,6 @@
 """Time as the plug-in reads it: monotonic, on the server alone."""
 
+import math
 import time
 from typing import Protocol
 
@@ -19,15 +20,21 @@ class Clock(Protocol):
 SYSTEM: Clock = time
 """The clock of this machine."""
 
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+A_MOMENT_S = 0.001
 
 
-def pause_s(waited_s: float) -> float:
+def pause_s(waited_s: float, until: float = math.inf) -> float:
     """Return how long to wait before asking again: 2 % of the wait so far, within limits.
 
-    What is measured by asking is then at most 2 % too long, and a long wait costs few questions.
+    What is measured by asking is then at most 2 % or a tenth of a second too long (Flower asks as
+    often in simulation), and a long wait costs few questions. `until` is a moment of the wait that
+    is not to be missed.
 
-    >>> pause_s(0.0), pause_s(10.0), pause_s(600.0)
-    (0.02, 0.2, 1.0)
+    >>> pause_s(0.0), pause_s(10.0), pause_s(600.0), pause_s(4.75, until=5.0)
+    (0.1, 0.2, 1.0, 0.1)
+    >>> pause_s(600.0, until=600.25), pause_s(600.0, until=500.0)
+    (0.25, 1.0)
     """
-    return min(max(0.02 * waited_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+    pause = min(max(0.02 * waited_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+    return min(pause, max(until - waited_s, A_MOMENT_S)) if waited_s < until else pause

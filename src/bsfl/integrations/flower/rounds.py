@@ -1,7 +1,7 @@
 """The rounds of one run: choose, invite, listen, tell the scheduler."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from flwr.app import Message
@@ -120,10 +120,10 @@ class Rounds:
         clients: Collection[ClientId],
         free: Collection[ClientId],
     ) -> None:
-        waited = self.clock.monotonic() - start
-        if waited >= self.limits.patience_s():
+        patience_s = self.limits.patience_s()
+        if self.clock.monotonic() - start >= patience_s:
             raise NotEnoughClients(
-                f"waited {waited:.0f} s for {self.limits.min_clients} clients "
+                f"waited {patience_s:g} s for {self.limits.min_clients} clients "
                 f"({self.limits.min_free} of them free): {len(online)} nodes are connected, "
                 f"{len(clients)} have said who they are, {len(free)} are free"
             )
@@ -143,10 +143,9 @@ class Rounds:
             waited = self.clock.monotonic() - start
             if self._is_over(ledger, waited, due_s, min(expiry_s, timeout or expiry_s)):
                 break
-            self.clock.sleep(min(pause_s(waited), max(due_s - waited, pause_s(0.0))))
+            self.clock.sleep(pause_s(waited, until=due_s))
         late = ledger.missing if waited >= due_s else []
-        for invitation in late:
-            self._tell_timeout(invitation)
+        self._tell((invitation, self._timeout(invitation)) for invitation in late)
         unsent = set(self.cohort.values()) - {invitation.client for invitation in invited}
         self.scheduler.observe({client: Observation(outcome="failed") for client in unsent})
         n_kept = self.limits.cohort_size
@@ -178,41 +177,48 @@ class Rounds:
 
     def _listen(self, ledger: Ledger) -> None:
         """Hear what came in, for this round and for earlier ones."""
+        told = []
         for answer in self.invitations.answers():
-            latency = self._tell_answer(answer)
+            seen = self._observation(answer)
+            told.append((answer.invitation, seen))
             if answer.invitation not in ledger.invited:
                 ledger.n_late += answer.outcome == "ok"
                 continue
             ledger.answers.append(answer)
-            if latency is not None:
-                ledger.latencies[answer.invitation.client] = latency
-        for invitation in self.invitations.overdue():
-            if invitation not in ledger.invited:
-                self._tell_timeout(invitation)
+            if seen.outcome == "ok" and seen.latency is not None:
+                ledger.latencies[answer.invitation.client] = seen.latency
+        late = [one for one in self.invitations.overdue() if one not in ledger.invited]
+        self._tell([*told, *((invitation, self._timeout(invitation)) for invitation in late)])
 
     # --- telling the scheduler ------------------------------------------------------------------
 
-    def _tell_answer(self, answer: Answer) -> float | None:
-        """Tell what a reply shows; return the client's latency if it trained."""
+    def _observation(self, answer: Answer) -> Observation:
+        """Return what a reply shows."""
         client, reply = answer.invitation.client, answer.reply
         if answer.outcome != "ok":
-            seen = Observation(latency=answer.round_trip_s, outcome=answer.outcome)
-            self._tell(answer.invitation, seen)
-            return None
-        latency = self.stopwatch.latency(client, reply, answer.round_trip_s)
-        loss = metric(reply, self.loss_key)
-        n_samples = metric(reply, self.samples_key) or 0
-        samples = int(n_samples) if n_samples >= 1 else None
-        self._tell(answer.invitation, Observation(latency=latency, loss=loss, samples=samples))
+            return Observation(latency=answer.round_trip_s, outcome=answer.outcome)
         self.seen.add(client)
-        return latency
+        n_samples = metric(reply, self.samples_key) or 0
+        return Observation(
+            latency=self.stopwatch.latency(client, reply, answer.round_trip_s),
+            loss=metric(reply, self.loss_key),
+            samples=int(n_samples) if n_samples >= 1 else None,
+        )
 
-    def _tell_timeout(self, invitation: Invitation) -> None:
+    def _timeout(self, invitation: Invitation) -> Observation:
+        """Return what silence shows."""
         waited = self.clock.monotonic() - invitation.sent_at
-        self._tell(invitation, Observation(latency=waited, outcome="timeout"))
+        return Observation(latency=waited, outcome="timeout")
 
-    def _tell(self, invitation: Invitation, seen: Observation) -> None:
-        """Tell the scheduler what became of an invitation, unless it knows already."""
-        if not invitation.is_reported:
+    def _tell(self, told: Iterable[tuple[Invitation, Observation]]) -> None:
+        """Tell the scheduler what became of invitations, except of those that it knows of."""
+        batch: dict[ClientId, Observation] = {}
+        for invitation, seen in told:
+            if invitation.is_reported:
+                continue
             invitation.is_reported = True
-            self.scheduler.observe({invitation.client: seen})
+            if invitation.client in batch:  # it was restarted and invited twice
+                self.scheduler.observe(batch)
+                batch = {}
+            batch[invitation.client] = seen
+        self.scheduler.observe(batch)

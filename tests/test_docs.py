@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+STRICT = ["-W", "error", "-W", "ignore:'click:DeprecationWarning"]  # as in pyproject.toml
 SNIPPETS = [
     pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
@@ -21,7 +26,7 @@ SNIPPETS = [
 @pytest.mark.parametrize("code", SNIPPETS)
 def test_snippets_run(code, tmp_path):
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, *STRICT, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
     for printed, comment in re.findall(r"^print\((.*)\)  # (.*)$", code, re.MULTILINE):

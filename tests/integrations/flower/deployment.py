@@ -1,4 +1,7 @@
-"""A real federation on this machine: a SuperLink, SuperNodes, and nothing of it left behind."""
+"""A real federation on this machine: a SuperLink, SuperNodes, and nothing of it left behind.
+
+Run as a program it is the watchman of a deployment: it ends what is left if the tests are killed.
+"""
 
 import json
 import os
@@ -44,33 +47,18 @@ class Deployment:
         self.launched, self.nodes = [], {}
 
     def __enter__(self):
+        self.launch("watchman", sys.executable, __file__, str(os.getpid()), str(self.home))
         return self
 
     def __exit__(self, *_):
-        deadline = time.monotonic() + 20.0
-        while (left := self.processes()) and time.monotonic() < deadline:
-            for pid in left:
-                kill(pid)
-            time.sleep(0.2)
+        left = end_all(self.home)
         assert not left, f"still running: {left}"
         for process in self.launched:
             process.wait()
 
-    def processes(self, named=""):
-        """Return the ids of all processes of this deployment whose command holds a word."""
-        mark = f"FLWR_HOME={self.home}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
-                continue
-            try:
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                command = (entry / "cmdline").read_bytes().decode()
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue  # ended just now, or somebody else's
-            if mark in environment and named in command:
-                found.append(int(entry.name))
-        return found
+    def processes(self, named):
+        """Return the ids of the processes of this deployment whose command holds a word."""
+        return [pid for pid, command in processes_of(self.home).items() if named in command]
 
     def launch(self, name, *command):
         """Start a program in a session of its own; its output goes to a file."""
@@ -158,6 +146,33 @@ class Probe:
         return [note for note in notes if name in (None, note["name"])]
 
 
+def processes_of(home):
+    """Return the commands of all processes, but this one, that have this FLWR_HOME, by their ids."""
+    mark = f"FLWR_HOME={home}".encode()
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            command = (entry / "cmdline").read_bytes().decode()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # ended just now, or somebody else's
+        if mark in environment:
+            found[int(entry.name)] = command
+    return found
+
+
+def end_all(home, patience_s=20.0):
+    """Kill the processes of a deployment; return those that are left."""
+    deadline = time.monotonic() + patience_s
+    while (left := processes_of(home)) and time.monotonic() < deadline:
+        for pid in left:
+            kill(pid)
+        time.sleep(0.2)
+    return left
+
+
 def free_port():
     """Return a port that nobody listens on."""
     with socket.socket() as probe:
@@ -180,3 +195,10 @@ def kill(pid):
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+if __name__ == "__main__":
+    tests, home = int(sys.argv[1]), sys.argv[2]
+    while os.getppid() == tests:
+        time.sleep(1.0)
+    end_all(home)

@@ -36,66 +36,65 @@ def finish(deployment, run, probe, n_rounds, patience_s):
     assert len(probe.rounds()) >= n_rounds, deployment.logs()
 
 
-def test_bsfl_learns_the_slow_ones_and_believes_no_lies(deployment, tmp_path):
-    """Two of four clients sleep nine seconds; one fast and one slow client lie.
+def test_bsfl_learns_the_slow_ones(deployment, tmp_path):
+    """Two of four clients sleep six seconds longer than the others.
 
-    Rounds of BSFL and of random selection take turns, so that a busy machine slows both alike.
+    Rounds of BSFL and of random selection take turns, so that a busy machine slows both alike. At
+    random 5 of 6 cohorts have a slow member (with this seed 7 of 8). For so few rounds BSFL trusts
+    its means: the paper's radius would still exceed the range of speeds.
     """
-    probe = Probe(tmp_path, slow_s=9.0, slow_share=0.5)
-    common = {"min_clients": 4, "wait_s": 120.0}
+    probe = Probe(tmp_path, slow_s=6.0, slow_share=0.5)
+    common = {"cohort_size": 2, "min_clients": 4, "wait_s": 120.0}
     strategies = {
-        "bsfl": {"policy": "bsfl", "cohort_size": 2, **common},
-        "random": {"policy": "random", "cohort_size": 2, **common},
-        "reported": {"policy": "random", "cohort_size": 4, "latency": "reported", **common},
+        "bsfl": {"policy": {"name": "bsfl", "alpha": 1.0, "radius": "none"}, **common},
+        "random": {"policy": {"name": "random"}, **common},
     }
-    order = [*["bsfl", "random", "bsfl", "random", "bsfl"] * 5, "reported"]
+    order = [*["bsfl", "random", "bsfl"] * 7, "bsfl", "random"]
     probe.follow(strategies, order)
     deployment.start_superlink()
-    claims = {1: {"claims-s": 1e9}, 3: {"claims-s": 1e-9}}
     for partition in range(4):
-        deployment.start_node(partition, 4, **claims.get(partition, {}))
+        deployment.start_node(partition, 4)
     run = deployment.run(probe.app)
     finish(deployment, run, probe, len(order), patience_s=900.0)
 
-    learned = probe.rounds("bsfl")
-    assert len(learned) == 15
+    learned, at_random = probe.rounds("bsfl"), probe.rounds("random")
+    assert (len(learned), len(at_random)) == (15, 8)
     together = [note for note in learned[2:] if set(note["cohort"]) in (SLOW, FAST)]
     assert len(together) >= 10, "once everybody was met, slow clients go with slow ones"
-    means = {
-        name: statistics.mean(note["duration_s"] for note in probe.rounds(name))
-        for name in ("bsfl", "random")
-    }
-    print(
-        f"\nmean round: bsfl {means['bsfl']:.2f} s ({len(learned)} rounds), "
-        f"random {means['random']:.2f} s ({len(probe.rounds('random'))} rounds), "
-        f"ratio {means['bsfl'] / means['random']:.2f}"
+    bsfl_s, random_s = (
+        statistics.mean(note["duration_s"] for note in notes) for notes in (learned, at_random)
     )
-    assert means["bsfl"] < means["random"]
-
-    (reported,) = probe.rounds("reported")
-    latencies = reported["latencies"]
-    honest = max(9.0, min(latencies.values()))
-    assert latencies["0"] == pytest.approx(honest, abs=1.0), "an honest report is believed"
-    assert latencies["1"] <= reported["duration_s"], "not longer than the server waited"
-    assert latencies["3"] > 0.1, "not faster than the fastest round trip"
-    assert latencies["3"] >= latencies["2"], "nobody is ahead by lying"
+    print(
+        f"\nmean round: bsfl {bsfl_s:.2f} s ({len(learned)} rounds), random {random_s:.2f} s "
+        f"({len(at_random)} rounds), ratio {bsfl_s / random_s:.2f}"
+    )
+    assert bsfl_s < random_s
 
 
 def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, tmp_path):
     probe, state = Probe(tmp_path, slow_s=0.0, slow_share=0.0), tmp_path / "scheduler.bsfl"
     settings = {
-        "policy": "bsfl",
+        "policy": {"name": "bsfl"},
         "cohort_size": 4,
         "deadline_s": 30.0,
         "wait_s": 120.0,
+        "latency": "reported",
         "state_path": str(state),
     }
     probe.follow({"bsfl": settings}, ["bsfl"] * 100)
     deployment.start_superlink()
+    claims = {1: {"claims-s": 1e9}, 2: {"claims-s": 1e-9}}
     for partition in range(4):
-        deployment.start_node(partition, 4)
+        deployment.start_node(partition, 4, **claims.get(partition, {}))
     run = deployment.run(probe.app)
     finish(deployment, run, probe, 1, patience_s=180.0)
+
+    # two clients lie about how long they worked, and are not believed
+    (first,) = probe.rounds()[:1]
+    latencies = first["latencies"]
+    assert latencies["1"] <= first["duration_s"], "not longer than the server waited"
+    assert latencies["2"] > 0.5, "not faster than any round trip: a process has to start"
+    assert latencies["2"] >= latencies["0"], "nobody gets ahead by lying"
 
     # one SuperNode is killed while it works
     time.sleep(0.5)

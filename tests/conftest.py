@@ -1,8 +1,26 @@
 """Settings shared by all tests."""
 
+import importlib.util
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "bsfl", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("bsfl")
+
+
+@pytest.fixture(scope="session")
+def load_example():
+    """Return a function that imports a file of examples/ by its name."""
+
+    def load(name):
+        path = Path(__file__).parents[1] / "examples" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

@@ -90,7 +90,7 @@ def test_small_figures(study, name):
         (["run", "missing.toml"], "error: there is no scenario file missing.toml"),
         (["report", "."], "holds no results (there is no manifest.json)"),
         (["reproduce", "figure-9"], "error: unknown figure 'figure-9'; known are regret-iid"),
-        (["run", "study.toml", "--seeds", "0"], "greater than or equal to 1"),
+        (["run", "study.toml", "--seeds", "0"], "Invalid value for '--seeds'"),
     ],
 )
 def test_mistakes_give_one_line_and_exit_code_two(study, words, message):

@@ -1,24 +1,17 @@
 """The example of a training loop of one's own."""
 
-import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bsfl import Scheduler, UniformRandom
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plain_loop.py"
-
 
 @pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("plain_loop", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example(load_example):
+    return load_example("plain_loop")
 
 
 def test_it_saves_time(example):

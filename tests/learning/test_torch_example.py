@@ -1,22 +1,14 @@
 """The PyTorch example keeps the promises of a Task."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the example needs the extra torch")
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_task.py"
-
 
 @pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("torch_task", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example(load_example):
+    return load_example("torch_task")
 
 
 def test_it_learns(example):

@@ -405,6 +405,18 @@ def test_a_node_that_never_says_who_it_is_delays_only_the_first_round():
     assert 15.0 <= grid.clock.now - before <= 20.0
 
 
+def test_answers_that_keep_coming_are_waited_for():
+    """Each node says who it is ten seconds after the one before."""
+    selected, grid = federation(fleet(1, 1, 1, 1, 1, 1))
+    answer, turn = grid._answer, itertools.count(1)
+    grid._answer = lambda m, reply, s: answer(
+        m, reply, s if m.metadata.message_type == "train" else 10.0 * next(turn)
+    )
+    start(selected, grid)
+    assert len(selected.scheduler.clients) == 6
+    assert 60.0 <= grid.clock.now - 1000.0 <= 65.0
+
+
 # --- latency --------------------------------------------------------------------------------------
 
 

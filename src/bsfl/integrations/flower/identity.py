@@ -17,8 +17,8 @@ PARTITION_ID = "partition-id"
 Identity = Literal["partition-id", "node-id"] | Callable[[Any], ClientId]
 """How clients are named; a function gets what the SuperLink knows of a node (`NodeInfo`)."""
 
-ANSWER_WITHIN_S = 15.0
-"""How long a round may be held up by nodes that have not said yet who they are."""
+QUIET_S = 15.0
+"""How long nothing may be heard from nodes that were asked before they hold up no round."""
 QUESTION_LIFETIME_S = 600.0
 
 _LOG = logging.getLogger("flwr")
@@ -31,12 +31,19 @@ def check_identity(identity: Identity) -> Identity:
     return identity
 
 
+@dataclass(slots=True)
+class Batch:
+    """Nodes that were asked for their names together, and when one was last asked or heard."""
+
+    active_at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A node that was asked for its name, and when."""
+    """A node that was asked for its name."""
 
     node: int
-    asked_at: float
+    batch: Batch
 
 
 class Directory:
@@ -54,8 +61,11 @@ class Directory:
 
     def is_waiting(self, online: Collection[int]) -> bool:
         """Return whether a node that is online may be about to say who it is."""
-        oldest = self._clock.monotonic() - ANSWER_WITHIN_S
-        return any(q.node in online and q.asked_at > oldest for q in self._asked.values())
+        quiet_since = self._clock.monotonic() - QUIET_S
+        return any(
+            question.node in online and question.batch.active_at > quiet_since
+            for question in self._asked.values()
+        )
 
     def update(self, grid: Grid, online: Collection[int]) -> None:
         """Collect answers and find out who the newcomers are."""
@@ -86,11 +96,11 @@ class Directory:
             for node in nodes
         ]
         sent = set(grid.push_messages(questions))
-        now = self._clock.monotonic()
+        batch = Batch(active_at=self._clock.monotonic())
         for question in questions:
             if question.metadata.message_id in sent:
                 node = question.metadata.dst_node_id
-                self._asked[question.metadata.message_id] = Question(node, now)
+                self._asked[question.metadata.message_id] = Question(node, batch)
 
     def _hear(self, grid: Grid) -> None:
         """Read the answers that came. A node that cannot tell is known by its node id."""
@@ -98,7 +108,9 @@ class Directory:
             return
         silent = []
         for reply in grid.pull_messages(list(self._asked)):
-            node = self._asked.pop(reply.metadata.reply_to_message_id).node
+            question = self._asked.pop(reply.metadata.reply_to_message_id)
+            question.batch.active_at = self._clock.monotonic()
+            node = question.node
             if is_lost(reply):  # asked again, should the node still be there
                 continue
             name = None if reply.has_error() else partition_id(reply)

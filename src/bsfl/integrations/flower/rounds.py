@@ -107,8 +107,9 @@ class Rounds:
             self._give_up_waiting(start, online, clients, free)
             if n_before != (n_before := len(clients)):
                 _LOG.info(
-                    "bsfl: %d of at least %d clients are connected",
+                    "bsfl: waiting; %d of %d nodes have said who they are, at least %d must",
                     n_before,
+                    len(online),
                     self.limits.min_clients,
                 )
             self.clock.sleep(pause_s(self.clock.monotonic() - start))

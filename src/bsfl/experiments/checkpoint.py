@@ -41,7 +41,7 @@ class Checkpointed:
 
     def init(self, seed: int) -> Params:
         """Return the parameters of an untrained model, and look what is on disk."""
-        if self.path.exists():
+        if not self.losses and self.path.exists():
             self._load()
         return self.task.init(seed)
 

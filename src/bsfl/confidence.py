@@ -8,8 +8,8 @@ import numpy as np
 from bsfl.records import FloatArray, IntArray
 
 CUCB_SCALE = 1.5
-RANGE_FACTOR = 0.05
-"""Factor of the last term of the Bernstein radius, which is wide for few answers."""
+VARIANCE_SCALE, RANGE_SCALE = 0.5, 0.15
+"""Scales of the two terms of the Bernstein radius; UCB-V has 2 and 3, too wide for few answers."""
 
 
 Variance = Callable[[], FloatArray]
@@ -64,13 +64,13 @@ def cucb_radius(
 def bernstein_radius(
     count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
 ) -> FloatArray:
-    r"""Return sqrt(2 V ln t / c) + 3 f ln t / c (UCB-V, Audibert et al. 2009) with f = 0.05.
+    r"""Return sqrt(0.5 V ln t / c) + 0.15 ln t / c, the form of UCB-V (Audibert et al. 2009).
 
     Narrow for a client whose speed hardly varies. The last term covers the error of V itself.
     """
     log = np.log(max(t, 1.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        radius = np.sqrt(2 * variance() * log / count) + 3 * RANGE_FACTOR * log / count
+        radius = np.sqrt(VARIANCE_SCALE * variance() * log / count) + RANGE_SCALE * log / count
     return np.where(count == 0, np.inf, radius)
 
 

@@ -29,13 +29,11 @@ class Ledger:
         invited: The messages that went out.
         answers: The answers to them, in the order in which they came.
         latencies: Seconds each client took that has trained.
-        n_late: Answers to earlier rounds.
     """
 
     invited: list[Invitation] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     latencies: dict[ClientId, float] = field(default_factory=dict)
-    n_late: int = 0
 
     @property
     def missing(self) -> list[Invitation]:
@@ -64,6 +62,7 @@ class Rounds:
         loss_key: Metric with a client's loss, None if there is none.
         cohort: The clients of this round by their nodes.
         seen: Who has answered so far.
+        n_late: Answers to earlier rounds that came since the last summary.
     """
 
     scheduler: Scheduler
@@ -77,6 +76,7 @@ class Rounds:
     loss_key: str | None = None
     cohort: dict[int, ClientId] = field(default_factory=dict)
     seen: set[ClientId] = field(default_factory=set)
+    n_late: int = 0
 
     # --- choosing -------------------------------------------------------------------------------
 
@@ -102,9 +102,11 @@ class Rounds:
             is_enough = (
                 len(clients) >= self.limits.min_clients and len(free) >= self.limits.min_free
             )
-            if is_enough and not self.directory.is_waiting(online):
+            is_late = self.clock.monotonic() - start >= self.limits.patience_s()
+            if is_enough and (is_late or not self.directory.is_waiting(online)):
                 return free
-            self._give_up_waiting(start, online, clients, free)
+            if is_late:
+                raise self._too_few(online, clients, free)
             if n_before != (n_before := len(clients)):
                 _LOG.info(
                     "bsfl: waiting; %d of %d nodes have said who they are, at least %d must",
@@ -114,20 +116,15 @@ class Rounds:
                 )
             self.clock.sleep(pause_s(self.clock.monotonic() - start))
 
-    def _give_up_waiting(
-        self,
-        start: float,
-        online: Collection[int],
-        clients: Collection[ClientId],
-        free: Collection[ClientId],
-    ) -> None:
-        patience_s = self.limits.patience_s()
-        if self.clock.monotonic() - start >= patience_s:
-            raise NotEnoughClients(
-                f"waited {patience_s:g} s for {self.limits.min_clients} clients "
-                f"({self.limits.min_free} of them free): {len(online)} nodes are connected, "
-                f"{len(clients)} have said who they are, {len(free)} are free"
-            )
+    def _too_few(
+        self, online: Collection[int], clients: Collection[ClientId], free: Collection[ClientId]
+    ) -> NotEnoughClients:
+        limits = self.limits
+        return NotEnoughClients(
+            f"waited {limits.patience_s():g} s for {limits.min_clients} clients "
+            f"({limits.min_free} of them free): {len(online)} nodes are connected, "
+            f"{len(clients)} have said who they are, {len(free)} are free"
+        )
 
     # --- the exchange ---------------------------------------------------------------------------
 
@@ -149,22 +146,33 @@ class Rounds:
         self._tell((invitation, self._timeout(invitation)) for invitation in late)
         unsent = set(self.cohort.values()) - {invitation.client for invitation in invited}
         self.scheduler.observe({client: Observation(outcome="failed") for client in unsent})
-        n_kept = self.limits.cohort_size
-        summary = RoundSummary(
+        summary = self._summary(server_round, ledger, late, unsent, waited)
+        trained = [answer.reply for answer in ledger.answers if answer.outcome == "ok"]
+        errors = [answer.reply for answer in ledger.answers if answer.outcome != "ok"]
+        return trained[: self.limits.cohort_size] + errors, summary
+
+    def _summary(
+        self,
+        server_round: int,
+        ledger: Ledger,
+        late: Iterable[Invitation],
+        unsent: Iterable[ClientId],
+        waited: float,
+    ) -> RoundSummary:
+        """Return what the round was like."""
+        n_late, self.n_late = self.n_late, 0
+        return RoundSummary(
             server_round=server_round,
             cohort=tuple(self.cohort.values()),
-            kept=ledger.who("ok")[:n_kept],
+            kept=ledger.who("ok")[: self.limits.cohort_size],
             timeouts=(*ledger.who("timeout"), *(invitation.client for invitation in late)),
             failed=(*ledger.who("failed"), *unsent),
             latencies=ledger.latencies,
             duration_s=waited,
-            n_late=ledger.n_late,
+            n_late=n_late,
             n_seen=len(self.seen),
             n_fleet=len(self.scheduler.clients),
         )
-        trained = [a.reply for a in ledger.answers if a.outcome == "ok"]
-        errors = [a.reply for a in ledger.answers if a.outcome != "ok"]
-        return trained[:n_kept] + errors, summary
 
     def _is_over(self, ledger: Ledger, waited: float, due_s: float, limit_s: float) -> bool:
         """Return whether a round has all it needs, or has waited long enough."""
@@ -183,7 +191,7 @@ class Rounds:
             seen = self._observation(answer)
             told.append((answer.invitation, seen))
             if answer.invitation not in ledger.invited:
-                ledger.n_late += answer.outcome == "ok"
+                self.n_late += answer.outcome == "ok"
                 continue
             ledger.answers.append(answer)
             if seen.outcome == "ok" and seen.latency is not None:

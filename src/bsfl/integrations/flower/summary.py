@@ -19,7 +19,7 @@ class RoundSummary:
         failed: Those that answered with an error.
         latencies: Seconds each client took whose answer came during the round.
         duration_s: Seconds from the first message sent to the end of the round.
-        n_late: How many answers to earlier rounds came in.
+        n_late: How many answers to earlier rounds came in since the round before ended.
         n_seen: How many clients have answered since the server was started.
         n_fleet: How many clients there are.
     """

@@ -1,24 +1,35 @@
-"""Seconds per round of federated training, and how they compare.
+r"""Seconds per round of federated training, and how they compare.
 
-    python benchmarks/training.py [--json] [--quick] [--data DIR] [--peers torch=PYTHON ...]
+    python benchmarks/training.py [--json] [--quick] [--peers NAME=PYTHON ...]
 
 Workload: 500 clients x 120 images of 28 x 28, 25 a round, one local epoch, batch 20, SGD, the small
-CNN. Images are drawn, or Fashion-MNIST with --data and a folder of its IDX files (.gz).
+CNN. The images are Fashion-MNIST where it is found (`bsfl data list` shows where), else drawn.
 
 1. a warm round: median of 20; 10,000 test images evaluated, as a ratio to it
 2. K = 50,000 clients drawn from the same images, as a ratio to K = 500
-3. accuracy after 20 rounds
-4. peers, each in an environment of its own, in turns with ours: --peers torch=/path/to/python
+3. accuracy after 20 rounds, over 5 seeds
+4. peers on the same work: their rounds and ours in turns, the median of the ratios, both accuracies
+
+Each peer is a script in benchmarks/peers that says how it is arranged, run by the Python of an
+environment of its own. With Python 3.11 and these versions the numbers in the README were taken:
+
+    for name in torch flower pfl fedjax; do python3.11 -m venv peer-$name; done
+    peer-torch/bin/pip install torch==2.13.0 numpy
+    peer-flower/bin/pip install torch==2.13.0 'flwr[simulation]==1.41.0'
+    peer-pfl/bin/pip install torch==2.13.0 'pfl[pytorch]==0.6.0'
+    peer-fedjax/bin/pip install fedjax==0.0.17 jax==0.10.2
+    python benchmarks/training.py --peers torch=peer-torch/bin/python \
+        flower=peer-flower/bin/python pfl=peer-pfl/bin/python fedjax=peer-fedjax/bin/python
 """
 
 import argparse
-import gzip
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +37,35 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine, ratio
 
+from bsfl.errors import DataError
+from bsfl.learning.datasets import load_dataset
 from bsfl.learning.tasks import JaxTask, Local, image_task
 
-PEERS = ("torch",)
+TARGETS = {"flower": 4.0, "pfl": 1.8, "fedjax": 1.7, "torch": 0.91}
+"""For each peer, how many times as long as ours its round should take at least."""
+
 LOCAL = Local(batch_size=20, learning_rate=0.1)
 N_CLIENTS, N_IMAGES, COHORT = 500, 120, 25
+N_TRAIN, N_TEST = N_CLIENTS * N_IMAGES, 10_000
+SEEDS = 5
+CLOSE_S = 60
+
+Images = tuple[np.ndarray, np.ndarray]
 
 
-def drawn_images(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def find_images() -> tuple[str, Images, Images]:
+    """Return what the images are, and those for training and for test with their labels."""
+    try:
+        data = load_dataset("fashion-mnist")
+    except DataError:
+        rng = np.random.default_rng(1)
+        name = "drawn images: Fashion-MNIST is not here, `bsfl data get fashion-mnist` fetches it"
+        return name, drawn_images(N_TRAIN, rng), drawn_images(N_TEST, rng)
+    train, test = data.x_train[..., 0], data.x_test[..., 0]
+    return "Fashion-MNIST", (train, data.y_train), (test, data.y_test)
+
+
+def drawn_images(n: int, rng: np.random.Generator) -> Images:
     """Return ten smooth patterns under heavy noise."""
     patterns = np.random.default_rng(0).normal(size=(10, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
     y = rng.integers(0, 10, n)
@@ -41,27 +73,26 @@ def drawn_images(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
     return np.clip(128 + 30 * (patterns[y] + noise), 0, 255).astype(np.uint8), y
 
 
-def read_idx(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    images = gzip.decompress((folder / f"{part}-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / f"{part}-labels-idx1-ubyte.gz").read_bytes())
-    x = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 28, 28)
-    return x, np.frombuffer(labels, np.uint8, offset=8).astype(np.int64)
-
-
 class Rounds:
     """A task that trains one more round each time it is called."""
 
     def __init__(self, task: JaxTask, seed: int = 0):
-        self.task, self.params, self.t = task, task.init(seed), 0
+        self.task, self.params, self.t, self.seed = task, task.init(seed), 0, seed
         self.rng = np.random.default_rng(seed)
 
-    def __call__(self, cohort: np.ndarray | None = None) -> None:
-        """Train a given cohort, or a random one."""
+    def __call__(self, cohort: np.ndarray | None = None) -> float:
+        """Train a given cohort, or a random one, and return how long it took."""
+        start = time.perf_counter()
         self.t += 1
         if cohort is None:
             cohort = self.rng.choice(self.task.n_clients, COHORT, replace=False)
-        self.params = self.task.train(self.params, cohort, t=self.t, seed=0).params
+        self.params = self.task.train(self.params, cohort, t=self.t, seed=self.seed).params
         self.params["output"]["bias"].block_until_ready()
+        return time.perf_counter() - start
+
+    def accuracy(self) -> float:
+        """Return the share of right answers on the test images."""
+        return self.task.evaluate(self.params).accuracy
 
 
 class Peer:
@@ -72,62 +103,111 @@ class Peer:
         command = [python, str(script), str(workload)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        self.ready = self.process.stdout.readline().strip() == "ready"
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let the process end, and end it if it does not."""
+        try:
+            self.process.communicate(timeout=CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+    def read(self) -> str:
+        """Return the next line, or raise ConnectionError when there is none."""
+        line = self.process.stdout.readline()
+        if not line:
+            raise ConnectionError("the peer ended")
+        return line.strip()
 
     def ask(self, question: str) -> float:
         """Send a line and return the number that comes back."""
         print(question, file=self.process.stdin, flush=True)
-        return float(self.process.stdout.readline())
-
-    def close(self) -> None:
-        """End the process."""
-        self.process.stdin.close()
-        self.process.wait()
+        return float(self.read())
 
 
 def bench_rounds(task: JaxTask, crowd: JaxTask, rounds: int) -> dict:
+    """Return the time of a round, and of other work as ratios to it."""
     ours, many = Rounds(task), Rounds(crowd)
     ours()
-    took = []
-    for _ in range(rounds - 1):
-        start = time.perf_counter()
-        ours()
-        took.append(time.perf_counter() - start)
-    accuracy = task.evaluate(ours.params).accuracy
+    seconds = statistics.median(ours() for _ in range(rounds))
     evaluation = ratio(lambda: task.evaluate(ours.params), ours, rounds)
     return {
-        "seconds_per_round": round(statistics.median(took), 3),
-        "accuracy": {"rounds": rounds, "ours": round(accuracy, 3)},
+        "seconds_per_round": round(seconds, 3),
         "evaluation_over_round": {"ratio": round(evaluation, 2), "limit": 1.0},
         "many_over_few_clients": {"ratio": round(ratio(many, ours, rounds), 2), "limit": 1.3},
     }
 
 
-def bench_peer(name: str, python: str | None, task: JaxTask, workload: Path, rounds: int) -> dict:
+def bench_accuracy(task: JaxTask, rounds: int) -> dict:
+    """Return the accuracy after some rounds, lowest and highest over the seeds."""
+    found = []
+    for seed in range(SEEDS):
+        ours = Rounds(task, seed)
+        for _ in range(rounds):
+            ours()
+        found.append(round(ours.accuracy(), 3))
+    return {"rounds": rounds, "seeds": SEEDS, "lowest": min(found), "highest": max(found)}
+
+
+def bench_peer(name: str, python: str | None, task: JaxTask, workload: Path) -> dict:
+    """Return a peer's row of the table."""
+    row = {"peer": name, "target": TARGETS[name], "status": "not installed"}
     if python is None:
-        return {"peer": name, "status": "not installed"}
-    peer = Peer(name, python, workload)
-    if not peer.ready:
-        peer.close()
-        return {"peer": name, "status": "did not start"}
-    ours, cohorts = Rounds(task), np.load(workload)["cohorts"]
-    mine, theirs = [], []
-    for i, cohort in enumerate(cohorts[:rounds]):
-        start = time.perf_counter()
-        ours(cohort)
-        mine.append(time.perf_counter() - start)
+        return row
+    cohorts = np.load(workload)["cohorts"]
+    try:
+        with Peer(name, python, workload) as peer:
+            versions = peer.read().removeprefix("ready ")
+            return row | {"status": "measured", "versions": versions, **turns(peer, task, cohorts)}
+    except ConnectionError:
+        return row | {"status": "failed"}
+
+
+def turns(peer: Peer, task: JaxTask, cohorts: np.ndarray) -> dict:
+    """Train each cohort here and there; the last is one more, as the first compiles."""
+    ours, mine, theirs, accuracy = Rounds(task), [], [], {}
+    for i, cohort in enumerate(cohorts):
+        if i == len(cohorts) - 1:
+            accuracy = {"ours": ours.accuracy(), "theirs": peer.ask("accuracy")}
+        mine.append(ours(cohort))
         theirs.append(peer.ask(f"round {i}"))
-    result = {
-        "peer": name,
-        "status": "measured",
-        "theirs_over_ours": round(
-            statistics.median(b / a for a, b in zip(mine[1:], theirs[1:], strict=True)), 2
-        ),
-        "seconds": {"ours": statistics.median(mine[1:]), "theirs": statistics.median(theirs[1:])},
-        "accuracy": {"ours": task.evaluate(ours.params).accuracy, "theirs": peer.ask("accuracy")},
+    ratios = [b / a for a, b in zip(mine[1:], theirs[1:], strict=True)]
+    return {
+        "theirs_over_ours": round(statistics.median(ratios), 2),
+        "seconds": {
+            "ours": round(statistics.median(mine[1:]), 3),
+            "theirs": round(statistics.median(theirs[1:]), 3),
+        },
+        "accuracy": {who: round(share, 3) for who, share in accuracy.items()},
     }
-    peer.close()
-    return result
+
+
+def print_result(result: dict) -> None:
+    """Print what was measured, the peers as a table."""
+    print(f"{result['machine']}\n{result['images']}")
+    print(f"\na warm round takes {result['seconds_per_round']:.3f} s; as ratios to it")
+    for name in ("evaluation_over_round", "many_over_few_clients"):
+        row = result[name]
+        print(f"  {name.replace('_', ' '):<32}{row['ratio']:6.2f} (at most {row['limit']})")
+    found = result["accuracy"]
+    print(
+        f"\naccuracy after {found['rounds']} rounds, {found['seeds']} seeds: "
+        f"{found['lowest']:.3f} to {found['highest']:.3f}"
+    )
+    print("\n         seconds a round                          accuracy")
+    print("peer     theirs    ours  theirs/ours  target    theirs   ours  versions")
+    for row in result["peers"]:
+        if row["status"] != "measured":
+            print(f"{row['peer']:<9}{row['status']}")
+            continue
+        seconds, accuracy = row["seconds"], row["accuracy"]
+        print(
+            f"{row['peer']:<9}{seconds['theirs']:6.3f}{seconds['ours']:8.3f}"
+            f"{row['theirs_over_ours']:13.2f}{row['target']:8.2f}"
+            f"{accuracy['theirs']:10.3f}{accuracy['ours']:7.3f}  {row['versions']}"
+        )
 
 
 def main() -> None:
@@ -136,49 +216,30 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="5 rounds instead of 20, for a look")
-    parser.add_argument("--data", type=Path, help="folder with Fashion-MNIST's four IDX files")
     parser.add_argument("--peers", nargs="*", default=[], metavar="NAME=PYTHON")
     args = parser.parse_args()
+    pythons = dict(pair.split("=", 1) for pair in args.peers)
+    if unknown := pythons.keys() - TARGETS.keys():
+        parser.error(f"unknown peer {', '.join(unknown)}; known are {', '.join(TARGETS)}")
     rounds = 5 if args.quick else 20
+    name, train, test = find_images()
     rng = np.random.default_rng(1)
-    if args.data:
-        train, test = read_idx(args.data, "train"), read_idx(args.data, "t10k")
-    else:
-        train, test = drawn_images(60_000, rng), drawn_images(10_000, rng)
-    few = rng.permutation(60_000).reshape(N_CLIENTS, N_IMAGES)
-    many = rng.integers(0, 60_000, (100 * N_CLIENTS, N_IMAGES))
+    few = rng.permutation(N_TRAIN).reshape(N_CLIENTS, N_IMAGES)
+    many = rng.integers(0, N_TRAIN, (100 * N_CLIENTS, N_IMAGES))
     task = image_task(train, test, few, LOCAL)
     result = {
-        "machine": machine(),
+        "machine": f"{machine()}, jax {version('jax')}",
+        "images": name,
         **bench_rounds(task, image_task(train, test, many, LOCAL), rounds),
-        "peers": [],
+        "accuracy": bench_accuracy(task, rounds),
     }
-    pythons = dict(pair.split("=", 1) for pair in args.peers)
     with tempfile.TemporaryDirectory() as folder:
         workload = Path(folder) / "workload.npz"
         cohorts = [rng.choice(N_CLIENTS, COHORT, replace=False) for _ in range(rounds + 1)]
         arrays = {"x": train[0], "y": train[1], "x_test": test[0], "y_test": test[1]}
         np.savez(workload, **arrays, clients=few, cohorts=cohorts)
-        for name in PEERS:
-            result["peers"].append(bench_peer(name, pythons.get(name), task, workload, rounds + 1))
-    if args.json:
-        print(json.dumps(result))
-        return
-    print(result["machine"])
-    print(f"\na warm round takes {result['seconds_per_round']:.3f} s; as ratios to it")
-    for name in ("evaluation_over_round", "many_over_few_clients"):
-        row = result[name]
-        print(f"  {name.replace('_', ' '):<32}{row['ratio']:6.2f} (at most {row['limit']})")
-    print(f"\naccuracy after {rounds} rounds: {result['accuracy']['ours']:.3f}")
-    for row in result["peers"]:
-        if row["status"] != "measured":
-            print(f"{row['peer']}: {row['status']}")
-            continue
-        print(
-            f"{row['peer']} takes {row['theirs_over_ours']:.2f} x as long as ours "
-            f"({row['seconds']['theirs']:.3f} s against {row['seconds']['ours']:.3f} s), "
-            f"accuracy {row['accuracy']['theirs']:.3f} against {row['accuracy']['ours']:.3f}"
-        )
+        result["peers"] = [bench_peer(name, pythons.get(name), task, workload) for name in TARGETS]
+    print(json.dumps(result)) if args.json else print_result(result)
 
 
 if __name__ == "__main__":

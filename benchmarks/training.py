@@ -7,7 +7,7 @@ CNN. The images are Fashion-MNIST where it is found (`bsfl data list` shows wher
 
 1. a warm round: median of 20; 10,000 test images evaluated, as a ratio to it
 2. K = 50,000 clients drawn from the same images, as a ratio to K = 500
-3. accuracy after 20 rounds, over 5 seeds
+3. accuracy after 20 rounds, over 10 seeds
 4. peers on the same work: their rounds and ours in turns, the median of the ratios, both accuracies
 
 Each peer is a script in benchmarks/peers that says how it is arranged, run by the Python of an
@@ -47,7 +47,7 @@ TARGETS = {"flower": 4.0, "pfl": 1.8, "fedjax": 1.7, "torch": 0.91}
 LOCAL = Local(batch_size=20, learning_rate=0.1)
 N_CLIENTS, N_IMAGES, COHORT = 500, 120, 25
 N_TRAIN, N_TEST = N_CLIENTS * N_IMAGES, 10_000
-SEEDS = 5
+SEEDS = 10
 CLOSE_S = 60
 
 Images = tuple[np.ndarray, np.ndarray]

@@ -24,6 +24,8 @@ TURNS_LEFT_OUT = 3
 """Times that the fleet is chosen through before learning counts as finished."""
 FLOOR, FLOOR_PART, FLOOR_ROUNDS = 0.8, 5, 1000
 """The floor that is asked for; from which part of the run on it must hold; and for how long."""
+FLOOR_SEED = 100
+"""Seed of the first world: the controller was adjusted on others."""
 FLOOR_FLEETS = (
     "phones-iid",
     "phones-quantity",
@@ -200,7 +202,7 @@ def with_floors(scenario: Scenario) -> Scenario:
     source = {k: v for k, v in scenario.source.items() if k not in ("learning", "time_s")}
     fleet = dict(source["fleet"])
     if scenario.learning:  # clients take as long as if they trained
-        held = scenario.learning.deal(scenario.fleet.n_clients, seed=0).sizes
+        held = scenario.learning.deal(scenario.fleet.n_clients, seed=FLOOR_SEED).sizes
         spread = float(np.log(held).std()) if held.std() > 1 else 0.0
         fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
     if "drift" in fleet:
@@ -209,6 +211,7 @@ def with_floors(scenario: Scenario) -> Scenario:
     source |= {
         "fleet": fleet,
         "rounds": FLOOR_ROUNDS,
+        "first_seed": FLOOR_SEED,
         "policies": {
             "floor-paper": asked,
             "floor-bernstein": {**asked, "radius": "bernstein"},

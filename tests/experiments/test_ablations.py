@@ -7,6 +7,7 @@ import pytest
 
 from bsfl.experiments import ablations as ab
 from bsfl.experiments.scenario import find_scenario, parse_scenario
+from bsfl.report.radius_figure import radius_figure
 
 
 def shrunken(name):
@@ -27,16 +28,32 @@ def study(tmp_path, monkeypatch):
     monkeypatch.setattr(ab, "FLOOR_ROUNDS", 60)
 
     def run(name):
-        rows = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
+        rows_of = ab.ABLATIONS[name].rows
+        found = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
         again = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
-        assert rows == again
-        found = {
-            one: ab.Results(tmp_path / one, shrunken(one), 2)
-            for one in ab.ABLATIONS[name].scenarios
-        }
-        return rows, found
+        assert tuple(found) == ab.ABLATIONS[name].scenarios
+        assert rows_of(found) == rows_of(again)
+        return rows_of(found), found
 
     return run
+
+
+def check_radius_figure(found):
+    fronts, regrets = np.reshape(radius_figure(found).axes, (2, 3))
+    indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
+    for axes, results in zip(fronts, found.values(), strict=True):
+        lines = {line.get_label(): line.get_xydata() for line in axes.lines}
+        assert list(lines) == indices
+        expected = sorted(
+            np.mean([(g, t / 30) for t, g in seeds], axis=0).tolist()
+            for alpha in (1, 5, 20, 100)
+            for seeds in [[ab.late(r, results.scenario) for r in results.records(f"cucb-{alpha}")]]
+        )
+        np.testing.assert_allclose(lines["cucb"], expected)
+    for axes, results in zip(regrets, found.values(), strict=True):
+        assert [line.get_label() for line in axes.lines] == indices[1:]
+        last = results.cumulative("tail-5", "regret")[:, -1].mean()
+        np.testing.assert_allclose(axes.lines[-1].get_ydata()[-1], last)
 
 
 def test_radius(study):
@@ -65,6 +82,7 @@ def test_radius(study):
     assert regret["paper-5"]["mean"] == 1.0
     assert regret["cucb-5"] is not None
     assert regret["cucb-1"] is None, "regret is measured in the objective's alpha"
+    check_radius_figure(found)
 
 
 def test_drift(study):

@@ -37,6 +37,7 @@ from bsfl.experiments.tuning import read_log, recommended, try_settings
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
 from bsfl.report.leaderboard_page import write_leaderboard
+from bsfl.report.radius_figure import radius_figure
 from bsfl.report.reproduce import FIGURES, figure_scenario, make_study
 from bsfl.report.style import save
 from bsfl.report.tuning_figure import tuning_figure
@@ -200,12 +201,15 @@ def ablation(
     with clear_errors():
         checks.one_of("name", name, tuple(ABLATIONS))
         folder = out or Path("results") / f"ablation-{name}"
-        rows = run_ablation(
+        found = run_ablation(
             name, folder, seeds=seeds, jobs=jobs, watch=lambda results: watch(results, errors)
         )
+        rows = ABLATIONS[name].rows(found)
         text = markdown_table(rows)
         replace_file(folder / "ablation.json", (json.dumps(rows, indent=2) + "\n").encode())
         replace_file(folder / "ablation.md", text.encode())
+        if name == "radius":
+            save(radius_figure(found), folder, "radius")
         console.print(rows_table(ABLATIONS[name].about, rows))
         console.print(f"ablation.md and .json are in {folder}", soft_wrap=True, highlight=False)
 

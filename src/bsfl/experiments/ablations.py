@@ -59,15 +59,15 @@ def run_ablation(
     seeds: int | None = None,
     jobs: int = -1,
     watch: Callable[[Results], Any],
-) -> list[Row]:
-    """Run what is missing of a study in the folder and return its rows."""
+) -> dict[str, Results]:
+    """Run what is missing of a study in the folder and return the results by scenario."""
     study, found = ABLATIONS[name], {}
     for one in study.scenarios:
         scenario = with_floors(find_scenario(one)) if name == "floor" else find_scenario(one)
         results = Results(folder / one, scenario, seeds or scenario.seeds)
         with watch(results):
             found[one] = run_scenario(scenario, folder / one, seeds=results.seeds, jobs=jobs)
-    return study.rows(found)
+    return found
 
 
 def left_out(scenario: Scenario) -> int:

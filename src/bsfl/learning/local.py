@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import jax
@@ -23,6 +24,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PIXEL_MAX = 255.0
+PROGRAMS_KEPT = 8
+"""Learners whose programs stay compiled: many runs in a process ask for the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Learner:
     optimizer: optax.GradientTransformation
 
 
+@lru_cache(PROGRAMS_KEPT)
 def compile_training(learner: Learner) -> Callable[..., tuple[Layers, Array]]:
     """Return the program (params, x, y, rows, counts, n_steps, seed) -> (params, mean loss)."""
 
@@ -63,6 +67,7 @@ def compile_training(learner: Learner) -> Callable[..., tuple[Layers, Array]]:
     return _compiled(train)
 
 
+@lru_cache(PROGRAMS_KEPT)
 def compile_evaluation(
     learner: Learner, n_labels: int | None, batch_size: int
 ) -> Callable[..., tuple[Array, Array]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -25,8 +26,10 @@ from bsfl.records import IntArray
 with optional_imports():
     import jax
     import jax.numpy as jnp
+    import optax
 
     from bsfl.learning.local import (
+        PROGRAMS_KEPT,
         Learner,
         compile_evaluation,
         compile_training,
@@ -192,7 +195,7 @@ def linear_task(
         local: How a client trains.
     """
     (x, y), (x_test, y_test) = _pair("train", train, 2), _pair("test", test, 2)
-    learner = _learner(linear(x.shape[1]), squared_error, local)
+    learner = _linear_learner(x.shape[1], local)
     return _task(learner, (x, y), (x_test, y_test), np.float32, clients, local, None)
 
 
@@ -232,17 +235,35 @@ def image_task(
     if n_labels is not None and checks.natural("n_labels", n_labels) < known:
         raise InvalidInput(f"n_labels must be at least {known} for these labels, got {n_labels}")
     count = n_labels or known
-    model = _NETWORKS[network](x.shape[1:], count, size=size, dropout=dropout)
-    learner = _learner(model, cross_entropy, local)
+    learner = _image_learner(
+        network, x.shape[1:], count, size, checks.finite("dropout", dropout), local
+    )
     return _task(learner, (x, y), (x_test, y_test), np.int32, clients, local, count)
 
 
 Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
-def _learner(model: Model, loss: Callable[..., jax.Array], local: Local) -> Learner:
-    rule = optimizer(local.optimizer, learning_rate=local.learning_rate, momentum=local.momentum)
-    return Learner(model, loss, rule)
+@lru_cache(PROGRAMS_KEPT)
+def _linear_learner(n_features: int, local: Local) -> Learner:
+    return Learner(linear(n_features), squared_error, _rule(local))
+
+
+@lru_cache(PROGRAMS_KEPT)
+def _image_learner(
+    network: Network,
+    shape: tuple[int, int, int],
+    n_labels: int,
+    size: Size,
+    dropout: float,
+    local: Local,
+) -> Learner:
+    model = _NETWORKS[network](shape, n_labels, size=size, dropout=dropout)
+    return Learner(model, cross_entropy, _rule(local))
+
+
+def _rule(local: Local) -> optax.GradientTransformation:
+    return optimizer(local.optimizer, learning_rate=local.learning_rate, momentum=local.momentum)
 
 
 def _task(

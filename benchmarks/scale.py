@@ -23,7 +23,7 @@ from clock import machine
 
 from bsfl import BSFL, Scheduler
 
-COHORT, ROUNDS = 100, 5
+COHORT, ROUNDS, SAVES = 100, 9, 7
 SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)
 
 
@@ -60,7 +60,7 @@ def measure(n_clients: int, folder: Path) -> dict:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     path = folder / "scale.bsfl"
     stops = []
-    for _ in range(3):
+    for _ in range(SAVES):
         stops.append(seconds(lambda: scheduler.save(path, wait=False))[0])
         scheduler.saved()
     save_s, _ = seconds(lambda: scheduler.save(path))

@@ -100,3 +100,30 @@ def test_a_scheduler_can_be_copied_while_it_saves(tmp_path):
     other = copy.deepcopy(scheduler)
     scheduler.saved()
     assert np.array_equal(other.select(), scheduler.select())
+
+
+def test_a_copy_reuses_the_memory_of_what_is_written_and_nothing_else(tmp_path, monkeypatch):
+    from bsfl import statefile
+
+    written = []
+    write = statefile.write
+
+    def noted(path, header, arrays):
+        written.append({name: a for name, a in arrays.items() if name == "state/mean"})
+        write(path, header, arrays)
+
+    monkeypatch.setattr(statefile, "write", noted)
+    scheduler = fresh()
+    for _ in range(2):
+        play(scheduler, 2)
+        scheduler.save(tmp_path / "s", wait=False)
+        scheduler.saved()
+    scheduler.join(range(200, 400))
+    play(scheduler, 1)
+    scheduler.save(tmp_path / "s", wait=False)
+    scheduler.saved()
+    first, second, third = (arrays["state/mean"] for arrays in written)
+    assert first is second, "no new memory"
+    assert third is not second, "the fleet has grown"
+    scheduler.save(tmp_path / "now")
+    assert (tmp_path / "s").read_bytes() == (tmp_path / "now").read_bytes()

@@ -234,8 +234,8 @@ class ClientTable:
     # --- saving ---------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a copy of everything but the ids as arrays."""
-        return {name: self.column(name).copy() for name in self._columns}
+        """Return everything but the ids as arrays, which change with the table."""
+        return {name: self.column(name) for name in self._columns}
 
     def id_arrays(self, n: int) -> dict[str, npt.NDArray[Any]]:
         """Return the first n ids as arrays; clients that join meanwhile do no harm."""

@@ -58,6 +58,7 @@ class Scheduler:
         self.last_round: RoundRecord | None = None
         self._clients = ClientTable()
         self._writer = BackgroundWriter()
+        self._spare: statefile.Arrays = {}
         self._state: State = policy.init(0)
         self._n_state = 0
         self._waiting: dict[
@@ -254,24 +255,31 @@ class Scheduler:
                 written while you go on; of several that wait only the newest is written, and an
                 error comes with the next call. `saved()` waits for it.
         """
-        header, arrays, table = self._snapshot()
+        header, arrays = self._contents()
+        table = self._clients
 
-        def write() -> None:
+        def write(arrays: statefile.Arrays) -> None:
             ids = {f"clients/{name}": a for name, a in table.id_arrays(header["n_ids"]).items()}
             statefile.write(Path(path), header, arrays | ids)
 
         if wait:
             self.saved()
-            write()
-        else:
-            self._writer.put(write)
+            write(arrays)
+            return
+        copied = statefile.copies(arrays, self._spare)
+
+        def write_copy() -> None:
+            write(copied)
+            self._spare = copied  # the next copy takes their place in memory
+
+        self._writer.put(write_copy)
 
     def saved(self) -> None:
         """Return when everything that `save(wait=False)` was asked for is written."""
         self._writer.wait()
 
-    def _snapshot(self) -> tuple[dict[str, Any], statefile.Arrays, ClientTable]:
-        """Return what a file holds, as it is now; ids come later, as clients keep theirs."""
+    def _contents(self) -> tuple[dict[str, Any], statefile.Arrays]:
+        """Return what a file holds but the ids, which no client changes; arrays are not copied."""
         header = {
             "policy": name_of(self.policy) or type(self.policy).__qualname__,
             "settings": _settings(self.policy),
@@ -285,13 +293,13 @@ class Scheduler:
         }
         arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
         for field in fields(self._state):
-            arrays[f"state/{field.name}"] = np.array(getattr(self._state, field.name))
+            arrays[f"state/{field.name}"] = np.asarray(getattr(self._state, field.name))
         cohort = self.last_round.cohort if self.last_round else ()
         arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
         arrays["unbooked"] = self._unbooked
         waiting = [(k, t) for k, rounds in self._waiting.items() for t in rounds]
         arrays["waiting"] = np.array(waiting, dtype=np.int64).reshape(-1, 2)
-        return header, arrays, self._clients
+        return header, arrays
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Self:

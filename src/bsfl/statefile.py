@@ -26,6 +26,18 @@ _LENGTH = struct.Struct("<Q")
 Arrays = dict[str, npt.NDArray[Any]]
 
 
+def copies(arrays: Arrays, spare: Arrays) -> Arrays:
+    """Return copies of arrays, in the memory of spare ones that fit: new memory costs twice."""
+    copied = {}
+    for name, array in arrays.items():
+        room = spare.pop(name, None)
+        if room is None or room.shape != array.shape or room.dtype != array.dtype:
+            room = np.empty_like(array)
+        np.copyto(room, array)
+        copied[name] = room
+    return copied
+
+
 def write(path: Path, header: dict[str, Any], arrays: Arrays) -> None:
     """Replace the file at `path` in one step; see replace_file."""
     stored = {n: a.astype(a.dtype.newbyteorder("<"), copy=False) for n, a in arrays.items()}

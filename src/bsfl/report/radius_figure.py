@@ -39,7 +39,6 @@ def radius_figure(found: dict[str, Results]) -> Figure:
                         t, mean - half, mean + half, color=COLOURS[i], alpha=0.2, lw=0
                     )
             fronts.set(xlabel="Gini of selections", title=scenario.title.partition(":")[0])
-            fronts.set_ylim(bottom=0)
             regrets.set(xlabel="round", xlim=(0, None), ylim=(0, None))
         panels[0, 0].set_ylabel("mean round after the exploration (s)")
         panels[1, 0].set_ylabel(f"regret, alpha = {shared[1:]}")

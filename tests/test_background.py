@@ -2,12 +2,15 @@
 
 import copy
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bsfl import BSFL, Scheduler
 from bsfl.background import BackgroundWriter
+
+HERE = Path("here")
 
 
 def play(scheduler, rounds):
@@ -63,14 +66,15 @@ def test_of_those_that_wait_the_newest_is_written():
         go.wait(10)
         done.append("first")
 
-    writer.put(first)
+    writer.put(HERE, first)
     begun.wait(10)
-    writer.put(lambda: done.append("second"))
-    writer.put(lambda: done.append("third"))
+    writer.put(HERE, lambda: done.append("second"))
+    writer.put(HERE, lambda: done.append("third"))
+    writer.put(HERE / "other", lambda: done.append("other"))
     go.set()
     writer.wait()
-    assert done == ["first", "third"]
-    writer.put(lambda: done.append("fourth"))
+    assert done == ["first", "third", "other"]
+    writer.put(HERE, lambda: done.append("fourth"))
     writer.wait()
     assert done[-1] == "fourth"
 

@@ -100,6 +100,13 @@ def test_mistakes_give_one_line_and_exit_code_two(study, words, message):
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("jobs", ["0", "-2"])
+def test_jobs_are_processes(study, jobs):
+    result = bsfl("run", "study.toml", "--jobs", jobs)
+    assert result.exit_code == 2
+    assert f"at least 1, or -1 for one per core, got {jobs}" in result.output
+
+
 def test_ctrl_c_says_how_to_go_on(study):
     (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000"))
     process = subprocess.Popen(

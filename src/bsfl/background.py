@@ -2,17 +2,18 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 
 class BackgroundWriter:
-    """Runs one write after the other; of those that wait only the newest is kept.
+    """Runs one write after the other; of those that wait for one path the newest is kept.
 
     A write that fails is reported by the next call.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._next: Callable[[], None] | None = None
+        self._next: dict[Path, Callable[[], None]] = {}
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -20,12 +21,12 @@ class BackgroundWriter:
         """Let a copy start with nothing to write."""
         return BackgroundWriter, ()
 
-    def put(self, write: Callable[[], None]) -> None:
-        """Have `write` called soon; an older one that has not begun is dropped."""
+    def put(self, path: Path, write: Callable[[], None]) -> None:
+        """Have `write` called soon; an older one for the path that has not begun is dropped."""
         with self._lock:
             self._raise()
-            self._next = write
-            if self._thread is None:
+            self._next[path] = write
+            if self._thread is None or not self._thread.is_alive():  # it does not survive a fork
                 # not a daemon: a program that ends waits for what it asked to be written
                 self._thread = threading.Thread(target=self._run, name="bsfl-save")
                 self._thread.start()
@@ -41,10 +42,10 @@ class BackgroundWriter:
     def _run(self) -> None:
         while True:
             with self._lock:
-                write, self._next = self._next, None
-                if write is None:
+                if not self._next:
                     self._thread = None
                     return
+                write = self._next.pop(next(iter(self._next)))
             try:
                 write()
             except BaseException as error:  # passed on to the caller, in its own thread

@@ -210,7 +210,10 @@ class ClientTable:
         """Return features as [client, feature]; the first ones say how many there are."""
         if features is None:
             return None
-        numbers = np.asarray(features, dtype=np.float64)
+        try:
+            numbers = np.asarray(features, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"features must be rows of numbers, all as long: {error}") from None
         if numbers.ndim != 2 or len(numbers) != n_clients or numbers.shape[1] == 0:
             raise InvalidInput(
                 f"features must hold one row of numbers for each of the {n_clients} clients, "

@@ -146,9 +146,9 @@ class Scheduler:
         joined = None if available is None else self._clients.locate(available, t=t, n_needed=m)
         try:
             self._clients.require(m)
-            self._grow_state()
             if len(self._unbooked):
                 self._report(self.t, {})
+            self._grow_state()
             where = joined.where if joined else self._clients.members()
             context = self._context(t, where, m)
             cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
@@ -252,15 +252,15 @@ class Scheduler:
         Args:
             path: The file.
             wait: Whether to return only when it is written. False copies what is known and has it
-                written while you go on; of several that wait only the newest is written, and an
-                error comes with the next call. `saved()` waits for it.
+                written while you go on; of several that wait for one path only the newest is
+                written, and an error comes with the next call. `saved()` waits for it.
         """
         header, arrays = self._contents()
-        table = self._clients
+        table, path = self._clients, Path(path).absolute()
 
         def write(arrays: statefile.Arrays) -> None:
             ids = {f"clients/{name}": a for name, a in table.id_arrays(header["n_ids"]).items()}
-            statefile.write(Path(path), header, arrays | ids)
+            statefile.write(path, header, arrays | ids)
 
         if wait:
             self.saved()
@@ -272,7 +272,7 @@ class Scheduler:
             write(copied)
             self._spare = copied  # the next copy takes their place in memory
 
-        self._writer.put(write_copy)
+        self._writer.put(path, write_copy)
 
     def saved(self) -> None:
         """Return when everything that `save(wait=False)` was asked for is written."""
@@ -299,6 +299,10 @@ class Scheduler:
         arrays["unbooked"] = self._unbooked
         waiting = [(k, t) for k, rounds in self._waiting.items() for t in rounds]
         arrays["waiting"] = np.array(waiting, dtype=np.int64).reshape(-1, 2)
+        if self._roster is not None and self._roster is not self._clients.roster():
+            then = {f.name: getattr(self._roster, f.name) for f in fields(Roster)}
+            header["n_members_then"] = then.pop("n_members")
+            arrays |= {f"then/{name}": a for name, a in then.items() if a is not None}
         return header, arrays
 
     @classmethod
@@ -308,7 +312,8 @@ class Scheduler:
         Args:
             path: The file.
             policy: The policy to go on with. Needed when it was a class or had functions of your
-                own, which a file cannot hold; otherwise it replaces the saved settings.
+                own, which a file cannot hold; otherwise it replaces the saved settings, all but
+                those that say how answers are remembered.
         """
         header, arrays = statefile.read(Path(path))
         name = header["policy"]
@@ -327,6 +332,13 @@ class Scheduler:
                 f"{path} holds what policy {name!r} learned, got policy {given!r}; "
                 "nothing was loaded"
             )
+        for setting in getattr(policy, "REMEMBERS_BY", ()) if header["settings"] else ():
+            saved, new = header["settings"].get(setting), getattr(policy, setting)
+            if saved != new:
+                raise StateFileError(
+                    f"{path} was saved with {setting}={saved!r}, and what it remembers cannot be "
+                    f"read with {setting}={new!r}; nothing was loaded"
+                )
         scheduler = cls(policy, cohort_size=header["cohort_size"], seed=header["seed"])
         scheduler.t = header["t"]
         scheduler._clients = ClientTable.from_arrays(
@@ -341,6 +353,9 @@ class Scheduler:
         scheduler._state = state
         scheduler._unbooked = arrays["unbooked"]
         scheduler._roster = scheduler._clients.roster()
+        if "n_members_then" in header:  # the fleet has changed since the last cohort was chosen
+            then = {n.removeprefix("then/"): a for n, a in arrays.items() if n.startswith("then/")}
+            scheduler._roster = Roster(n_members=header["n_members_then"], **then)
         for k, t in arrays["waiting"].tolist():
             scheduler._waiting.setdefault(k, []).append(t)
         if scheduler.t:

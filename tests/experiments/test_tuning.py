@@ -74,7 +74,10 @@ def test_the_command_writes_figure_and_numbers(log_file, tmp_path):
     [
         ("client,compute_ms_per_sample,bandwidth_kbps\na,1,2\n", "must be client,latency_s"),
         ("client,latency_s\n", "there is no client"),
-        ("client,latency_s\na,fast\n", "line 2: latency_s must be a finite number"),
+        ("client,latency_s\na,fast\n", "line 2: latency_s must be a number"),
+        ("client,latency_s\na,1e300\n", "line 2: latency_s must be a number"),
+        ("client,latency_s\n ,1\n", "line 2: the client has no name"),
+        (f"client,latency_s\n{'a' * 140_000},1\n", "cannot be read: field larger"),
     ],
 )
 def test_wrong_logs(tmp_path, content, message):

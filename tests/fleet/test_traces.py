@@ -41,11 +41,11 @@ def test_capacities_become_latencies(tmp_path):
         ("client,latency_s\n", "there is no client in the trace"),
         (
             "client,latency_s\na,1\nb,-2\n",
-            "line 3: latency_s must be a finite number above 0, got '-2'",
+            "line 3: latency_s must be a number from 1e-09 to 1e\\+12, got '-2'",
         ),
         (
             "client,latency_s\na,fast\n",
-            "line 2: latency_s must be a finite number above 0, got 'fast'",
+            "line 2: latency_s must be a number from 1e-09 to 1e\\+12, got 'fast'",
         ),
         ("client,latency_s\na,1,2\n", "line 2: expected 2 values, got 3"),
         (

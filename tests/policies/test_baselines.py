@@ -81,7 +81,9 @@ def test_cs_ucb_q_index_is_capped_at_one():
     state.selected[:] = 1000
     # t = 100: 0.2 + sqrt(2 ln 100 / 1000) = 0.296; 0.9 + 0.096 = 0.996
     assert policy.select(state, context(100, 1, 2), RNG).tolist() == [1]
-    state.observed[0] = 2  # 0.2 + sqrt(ln 100) > 1: both near the cap, the optimist wins
+    state.selected[0] = state.observed[0] = (
+        2  # 0.2 + sqrt(ln 100) > 1: both near the cap, the optimist wins
+    )
     assert 0.2 + sqrt(log(100)) > 1
     assert policy.select(state, context(100, 1, 2), RNG).tolist() == [0]
 

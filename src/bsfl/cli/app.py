@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, astuple, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +32,7 @@ from bsfl.experiments.scenario import (
     read_scenario,
     shipped_scenarios,
 )
-from bsfl.experiments.statistics import markdown_table, shown
+from bsfl.experiments.statistics import Interval, markdown_table, shown
 from bsfl.experiments.tuning import read_log, recommended, try_settings
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
@@ -51,9 +51,18 @@ app = typer.Typer(
 )
 app.add_typer(data, name="data")
 
+
+def _processes(jobs: int) -> int:
+    if jobs != -1 and jobs < 1:
+        raise typer.BadParameter(f"must be at least 1, or -1 for one per core, got {jobs}")
+    return jobs
+
+
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for results. [results/NAME]")]
 Seeds = Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)]
-Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1: one per core.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", help="Processes; -1: one per core.", callback=_processes)
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -245,16 +254,16 @@ def tune(
             )
         best = recommended(trials, floor)
         save(tuning_figure(trials, best, floor), folder, "tune")
-        content = {"floor": floor, "recommended": best.as_json()}
+        settings = {**best.settings, "tau_max": log.tau_max}
+        content = {"floor": floor, "recommended": {**best.as_json(), "settings": settings}}
         content["trials"] = [trial.as_json() for trial in trials]
         replace_file(folder / "tune.json", (json.dumps(content, indent=2) + "\n").encode())
         console.print(tuning_table(trials, best))
         if best.least_share < floor:
             console.print(f"no setting keeps everybody at {floor:.0%}; this comes closest:")
-        settings = {**best.settings, "tau_max": log.tau_max}
         arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
         console.print(f"recommended: BSFL({arguments})", soft_wrap=True, highlight=False)
-        saved = shown({k: 100 * v for k, v in asdict(best.saved).items()}, ".0f")
+        saved = shown(Interval(*(100 * v for v in astuple(best.saved))).as_json(), ".0f")
         console.print(
             f"expected: {saved} % of the time of random selection saved, nobody below "
             f"{best.least_share:.0%} of its share",

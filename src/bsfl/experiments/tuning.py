@@ -82,10 +82,7 @@ class Trial:
 
 def read_log(path: Path, deadline_s: float | None = None) -> Log:
     """Return the latencies in a CSV file with the columns client,latency_s."""
-    try:
-        columns, rows = read_trace(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    columns, rows = read_trace(path)
     if columns != LATENCY:
         raise InvalidInput(f"{path}: the first line must be client,latency_s")
     latencies = [seen[:, 0] for seen in rows.values()]

@@ -15,7 +15,7 @@ import numpy as np
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import phone_latencies
-from bsfl.records import FloatArray
+from bsfl.records import LATENCY_RANGE, FloatArray
 
 LATENCY = ("latency_s",)
 CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
@@ -42,10 +42,7 @@ def trace(
     """
     if not isinstance(path, str):
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
-    try:
-        columns, rows = read_trace(Path(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    columns, rows = read_trace(Path(path))
     recorded = list(rows.values())
     who = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
     if columns == LATENCY:
@@ -58,6 +55,13 @@ def trace(
 
 def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     """Return the columns of a trace and, for each client, its rows as an array."""
+    try:
+        return _read(path)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+
+
+def _read(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     rows: dict[str, list[list[float]]] = {}
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
@@ -81,13 +85,18 @@ def _numbers(path: Path, line_number: int, header: tuple[str, ...], line: list[s
     place = f"{path}, line {line_number}"
     if len(line) != len(header):
         raise InvalidInput(f"{place}: expected {len(header)} values, got {len(line)}")
+    if not line[0].strip():
+        raise InvalidInput(f"{place}: the client has no name")
     numbers = []
     for name, text in zip(header[1:], line[1:], strict=True):
         try:
             number = float(text)
         except ValueError:
             number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            raise InvalidInput(f"{place}: {name} must be a finite number above 0, got {text!r}")
+        if not LATENCY_RANGE[0] <= number <= LATENCY_RANGE[1]:  # not for NaN either
+            low, high = LATENCY_RANGE
+            raise InvalidInput(
+                f"{place}: {name} must be a number from {low:g} to {high:g}, got {text!r}"
+            )
         numbers.append(number)
     return numbers

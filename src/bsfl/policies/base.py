@@ -41,8 +41,9 @@ def chooses_fewer(policy: Policy) -> bool:
 class Averages:
     """How often each client was chosen and observed, and the mean of what it showed.
 
-    `selected` is the paper's c_k in g, `observed` its c_k in the index. They differ by the answers
-    that are outstanding, or will never come.
+    `selected` is c_k, in the index too: if only answers counted there, a client that no longer
+    answers would look ever more promising. The two differ by the answers that are outstanding, or
+    will never come.
     """
 
     n_clients: InitVar[int]
@@ -54,16 +55,6 @@ class Averages:
         self.selected = np.zeros(n_clients, dtype=np.int64)
         self.observed = np.zeros(n_clients, dtype=np.int64)
         self.mean = np.zeros(n_clients)
-
-    def evidence(self, clients: IntArray) -> IntArray:
-        """Return how many observations the mean of each client stands for.
-
-        A client that was asked and has shown nothing yet counts as if it had shown the worst (its
-        mean is 0) each time: else silence would look like promise, and the silent would be asked
-        for ever.
-        """
-        observed = self.observed[clients]
-        return np.where(observed > 0, observed, self.selected[clients])
 
     def learn(self, seen: Observations, values: FloatArray) -> None:
         """Book the selections of a report and move the means (eqs. update_c, update_mu)."""

@@ -1,7 +1,7 @@
 """BSFL: bandit scheduling for federated learning (Ben Ami, Cohen, Zhao 2023)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -15,7 +15,15 @@ from bsfl.policies.memory import BsflState, Discounted, Lasting, Memory, Recalle
 from bsfl.policies.participation import Aim, next_alpha
 from bsfl.policies.plugins import plugin
 from bsfl.policies.told import keep_losses
-from bsfl.records import NOBODY, OK, FloatArray, IntArray, Observations, RoundContext, pick
+from bsfl.records import (
+    NOBODY,
+    OK,
+    FloatArray,
+    IntArray,
+    Observations,
+    RoundContext,
+    pick,
+)
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -50,6 +58,9 @@ class BSFL:
             for_participation. None: alpha as given.
         max_gini: Adapt alpha so that the Gini coefficient of selections stays below it.
     """
+
+    REMEMBERS_BY: ClassVar = ("speeds", "discount", "window")
+    """Settings that say what the state means, so that a saved one can only be read with them."""
 
     alpha: float = 1.0
     beta: int = 1
@@ -92,6 +103,8 @@ class BSFL:
         for name in ("floor", "max_gini"):
             if getattr(self, name) is not None:
                 checks.between(name, getattr(self, name), 0.0, 1.0)
+                if self.generalization != "equal":
+                    raise InvalidInput(f"{name} is about equal shares: generalization='equal'")
         _ = self.memory
 
     @classmethod
@@ -162,13 +175,16 @@ class BSFL:
         state.latency_min = float(min(state.latency_min, answered.min(initial=np.inf)))
         finite = latency[np.isfinite(latency)]
         state.latency_max = float(max(state.latency_max, finite.max(initial=0.0)))
+        who = seen.clients
         if self.speeds == "lognormal":
+            if not self._worst(state):  # failures alone say nothing yet: they count as silence
+                who, latency = NOBODY, latency[:0]
             values = np.log(np.where(np.isfinite(latency), latency, self._worst(state)))
-            known = self.memory.recall(state, seen.clients, context.t)
-            lognormal.learn(state, seen.clients, values, known, context.roster)
+            known = self.memory.recall(state, who, context.t)
+            lognormal.learn(state, who, values, known, context.roster)
         else:
             values = 1.0 / latency
-        self.memory.add(state, seen.clients, context.t, values)
+        self.memory.add(state, who, context.t, values)
         keep_losses(state.loss, seen)
         if self.aim:
             state.alpha = next_alpha(self.aim, state, context)
@@ -177,25 +193,21 @@ class BSFL:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""
         who, t = context.available, context.t - 1
         known = self.memory.recall(state, who, t)
-        if not np.all(known.count):
-            known = self._with_silence(state, who, known)
         tau_min = self._tau_min(state)
+        unanswered = pick(state.selected, who) - pick(state.observed, who)
         if self.speeds == "lognormal":
+            known = self._with_worst(state, who, known)
             judged = lognormal.judge(state, who, known, context.roster)
             bonus = self.optimism * np.sqrt(judged.variance)
             return tau_min * np.exp(bonus - lognormal.quantile_of(judged, self.quantile))
         radius = plugin("radius", self.radius, RADII)
         width = radius(
-            known.count,
+            known.count + unanswered,  # c_k counts selections, or the silent were asked for ever
             t=self.memory.rounds(t),
             m=context.cohort_size,
             variance=lambda: tau_min**2 * steadied_variance(known),
         )
         return tau_min * known.mean + width
-
-    def speed(self, state: BsflState, clients: IntArray) -> FloatArray:
-        """Return the mean of tau_min / tau of clients, 0 for one never observed."""
-        return state.mean[clients] * self._tau_min(state)
 
     def weight(self, state: BsflState, context: RoundContext) -> float:
         """Return alpha: as given, or as a floor has led to."""
@@ -210,14 +222,15 @@ class BSFL:
             return Aim("floor", self.floor)
         return None if self.max_gini is None else Aim("gini", self.max_gini)
 
-    def _with_silence(self, state: BsflState, who: IntArray, known: Recalled) -> Recalled:
-        """Let a client that was asked and never answered count as if it had shown the worst."""
-        silent = (known.count == 0) & (state.selected[who] > 0) & (state.observed[who] == 0)
-        worst = np.log(self._worst(state)) if self.speeds == "lognormal" else 0.0
+    def _with_worst(self, state: BsflState, who: IntArray, known: Recalled) -> Recalled:
+        """Let clients that were asked and never answered count as if they had shown the worst."""
+        asked = pick(state.selected, who)
+        silent = (asked > 0) & (pick(state.observed, who) == 0)
+        if not silent.any():
+            return known
+        worst = np.log(self._worst(state) or 1.0)
         return Recalled(
-            np.where(silent, state.selected[who], known.count),
-            np.where(silent, worst, known.mean),
-            known.spread,
+            np.where(silent, asked, known.count), np.where(silent, worst, known.mean), known.spread
         )
 
     def _tau_min(self, state: BsflState) -> float:
@@ -227,8 +240,8 @@ class BSFL:
         return 1.0 if self.tau_max is None else self.tau_max  # only failures so far
 
     def _worst(self, state: BsflState) -> float:
-        """Return the latency that stands for an answer that never came."""
-        return self.tau_max or state.latency_max or 1.0
+        """Return the latency that stands for an answer that never came, 0 if none is known."""
+        return self.tau_max or state.latency_max
 
     def g(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return the generalization value of the available clients."""

@@ -33,7 +33,7 @@ class CsUcb:
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest indices, ties broken at random."""
         who, m = context.available, context.cohort_size
-        radius = hoeffding_radius(state.evidence(who), t=context.t, scale=m + 1)
+        radius = hoeffding_radius(state.selected[who], t=context.t, scale=m + 1)
         return who[top_m(state.mean[who] + radius, m, rng)]
 
     def observe(self, state: Averages, context: RoundContext, seen: Observations) -> None:

@@ -42,7 +42,7 @@ class CsUcbQ:
     def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest scores, ties broken at random."""
         who = context.available
-        radius = hoeffding_radius(state.evidence(who), t=context.t, scale=2.0)
+        radius = hoeffding_radius(state.selected[who], t=context.t, scale=2.0)
         index = np.minimum(1.0, state.mean[who] + radius)
         score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, who)
         return who[top_m(score, context.cohort_size, rng)]

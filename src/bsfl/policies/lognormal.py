@@ -41,8 +41,12 @@ def learn(
     state: BsflState, clients: IntArray, values: FloatArray, known: Recalled, roster: Roster | None
 ) -> None:
     """Take in ln tau of clients, of which `known` was remembered before."""
+    if not len(clients):
+        return
     if not len(state.pooled):
-        _start(state, roster)
+        _start(state)
+    if roster is not None and roster.features is not None and not len(state.centre):
+        _meet_features(state, roster.features)
     new = state.observed[clients] == 0
     x = design(state, clients[new], roster)
     inverse = np.linalg.inv(state.gram)
@@ -98,14 +102,18 @@ def design(state: BsflState, clients: IntArray, roster: Roster | None) -> FloatA
     return x
 
 
-def _start(state: BsflState, roster: Roster | None) -> None:
-    told = None if roster is None else roster.features
-    if told is not None:
-        state.centre = np.nan_to_num(np.nanmean(told, axis=0))
-        spread = np.nan_to_num(np.nanstd(told, axis=0))
-        state.scale = np.where(spread > 0, spread, 1.0)
-    n = 1 + len(state.centre)
-    state.gram = np.diag([1e-6] + [RIDGE] * (n - 1))
-    state.moment = np.zeros(n)
+def _start(state: BsflState) -> None:
+    state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
     (between, guess), (within, noise) = FIRST_GUESS
     state.pooled = np.array([between * guess, between, within * noise, within])
+
+
+def _meet_features(state: BsflState, told: FloatArray) -> None:
+    """Make room for the effects of features; so far everyone counted as average."""
+    n = np.maximum(np.count_nonzero(~np.isnan(told), axis=0), 1)
+    state.centre = np.nansum(told, axis=0) / n
+    spread = np.sqrt(np.nansum((told - state.centre) ** 2, axis=0) / n)
+    state.scale = np.where(spread > 0, spread, 1.0)
+    gram = np.diag(np.full(1 + told.shape[1], RIDGE))
+    gram[0, 0] = state.gram[0, 0]
+    state.gram, state.moment = gram, np.append(state.moment, np.zeros(told.shape[1]))

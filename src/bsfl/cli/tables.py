@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bsfl.experiments.statistics import cells_of, shown
+from bsfl.experiments.statistics import cells_of, seeds_in_words, shown
 from bsfl.experiments.summary import length
 from bsfl.experiments.tuning import Trial
 from bsfl.report.leaderboard_page import COLUMNS, cells, ranked
@@ -17,7 +17,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     """Return one row per policy, narrow enough for a terminal of 80 columns."""
     table = _table(
         f"{summary['title']}: K = {summary['n_clients']}, m = {summary['cohort_size']}, "
-        f"{length(summary)}, {summary['seeds']} seeds (± 95 %)"
+        f"{length(summary)}, {seeds_in_words(summary['seeds'], ' (± 95 %)')}"
     )
     if "target" in summary:
         return _learning_rows(table, summary)
@@ -93,7 +93,7 @@ def annealing_table(summary: dict[str, Any]) -> Table:
 
 def leaderboard_table(part: dict[str, Any]) -> Table:
     """Return one scenario of the leaderboard, narrow enough for a terminal of 80 columns."""
-    table = _table(f"{part['title']}: {part['seeds']} seeds, target {part['target']}")
+    table = _table(f"{part['title']}: {seeds_in_words(part['seeds'])}, target {part['target']}")
     shown_here = [0, 1, 2, 3, 5, 6]
     for i in shown_here:
         table.add_column(COLUMNS[i], justify="right" if i else "left")

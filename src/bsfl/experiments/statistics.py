@@ -46,6 +46,11 @@ def shown(
     return f"{value['mean']:{form}} ± {value['high'] - value['mean']:{form}}"
 
 
+def seeds_in_words(n: int, more: str = "") -> str:
+    """Return "1 seed", or the number with what belongs to several."""
+    return "1 seed" if n == 1 else f"{n} seeds{more}"
+
+
 def interval(values: npt.ArrayLike) -> Interval:
     """Return the mean of a few values and its 95 % Student interval.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bsfl.experiments.statistics import shown
+from bsfl.experiments.statistics import seeds_in_words, shown
 from bsfl.report.page import PAGE_STYLE
 from bsfl.report.style import COLOURS, house_style, save
 from bsfl.statefile import replace_file
@@ -89,7 +89,7 @@ def markdown(board: dict[str, Any]) -> str:
                 *(cells(label, row) for label, row in ranked(part["policies"])),
             )
         ]
-        head = f"### {name}: {part['title']}\n\nTarget {part['target']}, {part['seeds']} seeds."
+        head = f"### {name}: {part['title']}\n\n{_frame(part)}"
         parts.append(f"{head}\n\n" + "\n".join(lines) + f"\n\nSettings: {_settings(part)}")
     return "\n\n".join(parts) + "\n"
 
@@ -134,6 +134,10 @@ def pareto_figure(board: dict[str, Any]) -> Figure:
     return figure
 
 
+def _frame(part: dict[str, Any]) -> str:
+    return f"Target {part['target']}, {seeds_in_words(part['seeds'])}."
+
+
 def _settings(part: dict[str, Any]) -> str:
     used = [
         f"{name} ({', '.join(f'{k} = {json.dumps(v)}' for k, v in settings.items())})"
@@ -168,7 +172,7 @@ def _page(board: dict[str, Any], figure: Figure) -> str:
         )
         parts.append(
             f"<h2>{escape(name)}: {escape(part['title'])}</h2>"
-            f"<p>Target {escape(part['target'])}, {part['seeds']} seeds.</p><div class='wide'>"
+            f"<p>{escape(_frame(part))}</p><div class='wide'>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
             f"<p>Settings: {escape(_settings(part))}</p>"
         )

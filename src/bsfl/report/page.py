@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from bsfl.experiments.results import Results, read_manifest
-from bsfl.experiments.statistics import band, shown
+from bsfl.experiments.statistics import band, seeds_in_words, shown
 from bsfl.experiments.summary import find_target, length, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.data_figure import data_bars
@@ -230,7 +230,7 @@ def _headline(summary: dict[str, Any]) -> str:
     target = summary.get("target")
     return (
         f"K = {summary['n_clients']:,} clients, m = {summary['cohort_size']:,} a round, "
-        f"{length(summary)}, {summary['seeds']} seeds. "
+        f"{length(summary)}, {seeds_in_words(summary['seeds'])}. "
         "Means over seeds, ± half of the 95 % interval."
         + (f" The target is {target['name']}." if target else "")
     )

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bsfl.experiments.results import Results
-from bsfl.experiments.statistics import band
+from bsfl.experiments.statistics import band, seeds_in_words
 from bsfl.experiments.summary import bound, evaluated, find_target, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.style import COLOURS, LINES, house_style
@@ -141,7 +141,7 @@ def shown_rounds(last: int) -> IntArray:
 
 def _headline(figure: Figure, results: Results) -> None:
     scenario = results.scenario
-    seeds = f"{results.seeds} seeds, 95 % bands" if results.seeds > 1 else "1 seed"
+    seeds = seeds_in_words(results.seeds, ", 95 % bands")
     figure.suptitle(
         f"{scenario.title}   (K = {scenario.fleet.n_clients}, m = {scenario.cohort_size}, {seeds})",
         fontsize=11,

@@ -1,6 +1,7 @@
 """Policies x seeds, in parallel, resumable."""
 
 import os
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -102,6 +103,8 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
         workers: Clients that train at the same time.
         parent: Process that asked for this; a child of it stops when it is gone.
     """
+    if os.getppid() == parent:  # Ctrl-C reaches all processes: the parent alone ends the others
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     scenario = results.scenario
     run_file = results.run_file(label, seed)
     fleet = scenario.world(seed)

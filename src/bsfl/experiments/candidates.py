@@ -6,14 +6,14 @@ has nothing to tune has no entry.
 
 from typing import Any
 
-_TAIL = {"speeds": "lognormal", "quantile": 0.9, "optimism": 0.5}
+TAIL: dict[str, Any] = {"speeds": "lognormal", "quantile": 0.9, "optimism": 0.5}
 
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
     "bsfl": (
         {},
         {"alpha": 20.0, "radius": "bernstein"},
-        {"alpha": 5.0, **_TAIL},
-        {"alpha": 20.0, **_TAIL},
+        {"alpha": 5.0, **TAIL},
+        {"alpha": 20.0, **TAIL},
     ),
     "cs-ucb-q": ({}, {"beta": 0.2}, {"beta": 0.8}, {"phi": 0.9}),
     "genie": ({}, {"alpha": 5.0}, {"alpha": 20.0}, {"alpha": 0.2}),

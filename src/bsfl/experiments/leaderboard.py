@@ -2,7 +2,7 @@
 
 DIR/tuning/<scenario>/   each policy's candidate settings in one world that is not used again
 DIR/<scenario>/          the chosen settings in the worlds that count
-DIR/front.json           what BSFL reaches with other weights: round time against participation
+DIR/<scenario>/front.json   what BSFL reaches with other weights: round time, participation
 DIR/leaderboard.json     all of it in numbers
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.experiments.candidates import CANDIDATES, KNOWS_THE_TRUTH
+from bsfl.experiments.candidates import CANDIDATES, KNOWS_THE_TRUTH, TAIL
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario, parse_scenario
@@ -46,7 +46,8 @@ TUNING_SEED = 10_000
 QUICK_PART, QUICK_SEEDS = 4, 1
 """A quick leaderboard plays a quarter of the time in one world."""
 FRONT_ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 100.0, 300.0, 1000.0)
-"""Weights of BSFL's front of round time against participation."""
+FRONT_INDICES: dict[str, dict[str, Any]] = {"as printed": {}, "lognormal": TAIL}
+"""Weights and indices of BSFL's front of round time against participation."""
 
 Settings = dict[str, Any]
 Watch = Callable[[Results], AbstractContextManager[None]]
@@ -161,33 +162,36 @@ def tuned(
 
 
 def bsfl_front(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[Settings]:
-    """Return mean round time and Gini of BSFL for several weights, from the least even on.
+    """Return mean round time and Gini of BSFL for several weights with two indices.
 
     Nothing is trained for it: neither depends on the model.
     """
     path = folder / "front.json"
+    choices = [(index, alpha) for index in FRONT_INDICES for alpha in FRONT_ALPHAS]
     if path.is_file():
         known = json.loads(path.read_text())
         if known["seeds"] == seeds:
             front: list[Settings] = known["front"]
             return front
     points = Parallel(n_jobs=jobs)(
-        delayed(_played)(scenario, alpha, seed) for alpha in FRONT_ALPHAS for seed in range(seeds)
+        delayed(_played)(scenario, index, alpha, seed)
+        for index, alpha in choices
+        for seed in range(seeds)
     )
-    measured = np.array(points).reshape(len(FRONT_ALPHAS), seeds, 2).mean(axis=1)
+    measured = np.array(points).reshape(len(choices), seeds, 2).mean(axis=1)
     front = [
-        {"alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}
-        for alpha, (round_s, uneven) in zip(FRONT_ALPHAS, measured, strict=True)
+        {"index": index, "alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}
+        for (index, alpha), (round_s, uneven) in zip(choices, measured, strict=True)
     ]
     content = json.dumps({"seeds": seeds, "front": front}, indent=2) + "\n"
     replace_file(path, content.encode())
     return front
 
 
-def _played(scenario: Scenario, alpha: float, seed: int) -> tuple[float, float]:
+def _played(scenario: Scenario, index: str, alpha: float, seed: int) -> tuple[float, float]:
     """Return mean round time and Gini of one run of BSFL that trains nothing."""
     fleet = scenario.world(seed)
-    policy = BSFL(alpha=alpha, tau_max=fleet.tau_max)
+    policy = BSFL(alpha=alpha, tau_max=fleet.tau_max, **FRONT_INDICES[index])
     records = list(
         simulate(
             policy,

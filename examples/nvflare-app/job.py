@@ -17,7 +17,7 @@ from scheduled_fedavg import ScheduledFedAvg
 HERE = Path(__file__).parent
 
 
-def main(workspace: str, n_clients: int = 4, rounds: int = 8, state_path: str = "") -> None:
+def main(workspace: str, n_clients: int = 4, rounds: int = 12, state_path: str = "") -> None:
     job = FedJob(name="scheduled", min_clients=n_clients)
     persistor = job.to_server(NPModelPersistor(model=np.zeros(2).tolist()), id="persistor")
     controller = ScheduledFedAvg(

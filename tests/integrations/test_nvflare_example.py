@@ -36,7 +36,7 @@ def test_slow_sites_train_together(tmp_path):
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
     cohorts = [set(re.findall(r"site-\d", c)) for c in re.findall(r"bsfl: (\[.*?\]) in", log)]
-    assert len(cohorts) == 8, log[-3000:]
+    assert len(cohorts) == 12, log[-3000:]
     alike = [cohort in ({"site-1", "site-3"}, {"site-2", "site-4"}) for cohort in cohorts[-4:]]
     assert sum(alike) >= 3, cohorts
-    assert Scheduler.load(state).t == 8
+    assert Scheduler.load(state).t == 12

@@ -84,9 +84,13 @@ def test_a_failure_comes_with_the_next_call(tmp_path):
     scheduler.save(tmp_path / "no" / "such" / "folder", wait=False)
     with pytest.raises(FileNotFoundError):
         scheduler.saved()
-    scheduler.save(tmp_path / "fine", wait=False)
-    scheduler.saved()
-    assert Scheduler.load(tmp_path / "fine").t == 5
+    for wait in (True, False):
+        scheduler.save(tmp_path / "no" / "such" / "folder", wait=False)
+        scheduler._writer.join()
+        with pytest.raises(FileNotFoundError):
+            scheduler.save(tmp_path / f"fine-{wait}", wait=wait)
+        scheduler.saved()
+        assert Scheduler.load(tmp_path / f"fine-{wait}").t == 5, "this one is written all the same"
 
 
 def test_saving_at_once_waits_for_what_is_being_written(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 class BackgroundWriter:
     """Runs one write after the other; of those that wait for one path the newest is kept.
 
-    A write that fails is reported by the next call.
+    A write that fails is reported by the next call, which does its own work all the same.
     """
 
     def __init__(self) -> None:
@@ -24,18 +24,22 @@ class BackgroundWriter:
     def put(self, path: Path, write: Callable[[], None]) -> None:
         """Have `write` called soon; an older one for the path that has not begun is dropped."""
         with self._lock:
-            self._raise()
             self._next[path] = write
             if self._thread is None or not self._thread.is_alive():  # it does not survive a fork
                 # not a daemon: a program that ends waits for what it asked to be written
                 self._thread = threading.Thread(target=self._run, name="bsfl-save")
                 self._thread.start()
+            self._raise()
 
-    def wait(self) -> None:
-        """Return when everything is written."""
+    def join(self) -> None:
+        """Return when nothing is being written."""
         thread = self._thread
         if thread:
             thread.join()
+
+    def wait(self) -> None:
+        """Return when everything is written, or raise why it was not."""
+        self.join()
         with self._lock:
             self._raise()
 

@@ -263,8 +263,9 @@ class Scheduler:
             statefile.write(path, header, arrays | ids)
 
         if wait:
-            self.saved()
+            self._writer.join()
             write(arrays)
+            self.saved()
             return
         copied = statefile.copies(arrays, self._spare)
 

@@ -12,9 +12,8 @@ import numpy.typing as npt
 from bsfl import checks, statefile
 from bsfl.background import BackgroundWriter
 from bsfl.clients import ClientId, ClientTable
-from bsfl.errors import InvalidInput, NotSelected, StateFileError
+from bsfl.errors import InvalidInput, NotSelected
 from bsfl.policies.base import Policy, State, chooses_fewer
-from bsfl.policies.registry import make_policy, name_of
 from bsfl.randomness import stream
 from bsfl.records import (
     NOBODY,
@@ -25,6 +24,7 @@ from bsfl.records import (
     RoundContext,
     RoundRecord,
 )
+from bsfl.saved_policy import described, policy_of
 
 
 class Scheduler:
@@ -282,8 +282,7 @@ class Scheduler:
     def _contents(self) -> tuple[dict[str, Any], statefile.Arrays]:
         """Return what a file holds but the ids, which no client changes; arrays are not copied."""
         header = {
-            "policy": name_of(self.policy) or type(self.policy).__qualname__,
-            "settings": _settings(self.policy),
+            **described(self.policy),
             "cohort_size": self.cohort_size,
             "seed": self.seed,
             "t": self.t,
@@ -317,29 +316,7 @@ class Scheduler:
                 those that say how answers are remembered.
         """
         header, arrays = statefile.read(Path(path))
-        name = header["policy"]
-        if policy is None:
-            if header["settings"] is None:
-                raise StateFileError(
-                    f"{path} was saved with a policy or functions of your own ({name}); "
-                    "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
-                )
-            try:
-                policy = make_policy(name, **header["settings"])
-            except InvalidInput as error:
-                raise StateFileError(f"{path}: {error}; nothing was loaded") from None
-        elif (given := name_of(policy) or type(policy).__qualname__) != name:
-            raise StateFileError(
-                f"{path} holds what policy {name!r} learned, got policy {given!r}; "
-                "nothing was loaded"
-            )
-        for setting in getattr(policy, "REMEMBERS_BY", ()) if header["settings"] else ():
-            saved, new = header["settings"].get(setting), getattr(policy, setting)
-            if saved != new:
-                raise StateFileError(
-                    f"{path} was saved with {setting}={saved!r}, and what it remembers cannot be "
-                    f"read with {setting}={new!r}; nothing was loaded"
-                )
+        policy = policy_of(header, path, policy)
         scheduler = cls(policy, cohort_size=header["cohort_size"], seed=header["seed"])
         scheduler.t = header["t"]
         scheduler._clients = ClientTable.from_arrays(
@@ -376,19 +353,6 @@ def _observation(client: ClientId, answer: float | Observation) -> Observation:
         return Observation(latency=answer)
     except InvalidInput as error:
         raise InvalidInput(f"client {client!r}: {error}") from None
-
-
-def _settings(policy: Policy) -> dict[str, Any] | None:
-    """Return a policy's settings as JSON can hold them; None when a part is the user's own."""
-    if name_of(policy) is None:
-        return None
-    settings = {f.name: getattr(policy, f.name) for f in fields(policy)}  # type: ignore[arg-type]
-    if any(callable(value) for value in settings.values()):
-        return None
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        for name, value in settings.items()
-    }
 
 
 def _checked(cohort: Any, context: RoundContext, *, may_be_fewer: bool) -> IntArray:

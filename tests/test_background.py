@@ -1,6 +1,7 @@
 """Saving while the rounds go on."""
 
 import copy
+import os
 import threading
 from pathlib import Path
 
@@ -135,3 +136,18 @@ def test_a_copy_reuses_the_memory_of_what_is_written_and_nothing_else(tmp_path, 
     assert third is not second, "the fleet has grown"
     scheduler.save(tmp_path / "now")
     assert (tmp_path / "s").read_bytes() == (tmp_path / "now").read_bytes()
+
+
+def test_a_background_save_goes_where_it_was_asked_to(tmp_path, monkeypatch):
+    scheduler = Scheduler(BSFL(), cohort_size=2)
+    scheduler.join(range(5))
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    scheduler.save("s", wait=False)
+    scheduler.save("t", wait=False)
+    os.chdir(there)
+    scheduler.saved()
+    assert sorted(os.listdir(here)) == ["s", "t"]
+    assert os.listdir(there) == []

@@ -139,3 +139,50 @@ def test_failures_and_silence_look_slow():
         speed = policy.ucb(state, RoundContext(t=t + 1, available=np.arange(4), cohort_size=4))
         assert np.isfinite(speed).all()
     assert speed[0] > 2 * max(speed[1], speed[2], speed[3])
+
+
+def play(scheduler, rounds, latency=lambda client: 1.0 + client):
+    for _ in range(rounds):
+        scheduler.observe({client: latency(client) for client in scheduler.select()})
+
+
+def test_failures_before_the_first_latency_are_never_fast():
+    scheduler = Scheduler(BSFL(speeds="lognormal"), cohort_size=2)
+    scheduler.join(range(10))
+    broken = None
+    for _ in range(30):
+        cohort = scheduler.select()
+        broken = broken or cohort
+        failed = Observation(outcome="failed")
+        scheduler.observe({k: failed if k in broken else 100.0 + k for k in cohort})
+    asked = scheduler.state.selected
+    assert asked[broken].max() <= np.median(np.delete(asked, broken))
+
+
+def test_features_may_come_after_the_first_answers():
+    scheduler = Scheduler(BSFL(alpha=100.0, speeds="lognormal"), cohort_size=2)
+    scheduler.join(range(100))
+    play(scheduler, 1)
+    scheduler.join(range(100), features=np.log(1.0 + np.arange(100.0))[:, None])
+    play(scheduler, 30)
+    state = scheduler.state
+    effect = np.linalg.solve(state.gram, state.moment)[1] / state.scale[0]
+    assert effect == pytest.approx(1.0, abs=0.1), "ln tau is the feature itself"
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_empty_report_and_unknown_features_teach_nothing():
+    scheduler = Scheduler(BSFL(speeds="lognormal"), cohort_size=2)
+    scheduler.join(range(10), features=np.full((10, 1), np.nan))
+    scheduler.select()
+    scheduler.observe({})
+    play(scheduler, 10)
+    assert scheduler.state.centre.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("features", [["wifi"], [[1.0], [2.0, 3.0]], [object()]])
+def test_features_that_are_no_numbers_are_refused(features):
+    scheduler = Scheduler(BSFL(), cohort_size=2)
+    with pytest.raises(InvalidInput, match="features must"):
+        scheduler.register("a", features=features)
+    assert scheduler.clients == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bsfl import BSFL
+from bsfl import BSFL, Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.experiments.worlds import FleetSpec
 from bsfl.policies.memory import BsflState
@@ -117,3 +117,67 @@ def test_what_cannot_be_asked_for(settings, message):
 def test_wrong_options(settings, message):
     with pytest.raises(InvalidInput, match=message):
         BSFL(**settings)
+
+
+def play(scheduler, rounds, latency=lambda client: 1.0 + client):
+    for _ in range(rounds):
+        scheduler.observe({client: latency(client) for client in scheduler.select()})
+
+
+def test_clients_may_join_a_round_nobody_reported_under_a_floor():
+    scheduler = Scheduler(BSFL.for_participation(floor=0.8), cohort_size=2)
+    scheduler.join(range(4))
+    play(scheduler, 20)
+    scheduler.join([5])
+    cohort = scheduler.select()
+    scheduler.join([10, 11])
+    scheduler.select()
+    scheduler.observe(dict.fromkeys(cohort, 1.0))
+    play(scheduler, 5)
+    assert scheduler.t == 27
+
+
+@pytest.mark.parametrize("change", ["join and leave", "leave", "all leave"])
+def test_a_fleet_that_changed_in_an_open_round_goes_on_from_its_file(tmp_path, change):
+    scheduler = Scheduler(BSFL.for_participation(floor=0.8), cohort_size=2)
+    scheduler.join(range(6))
+    play(scheduler, 20)
+    cohort = scheduler.select()
+    if change == "join and leave":
+        scheduler.join([10])
+    scheduler.leave({"join and leave": [5], "leave": [0, 1, 2], "all leave": range(6)}[change])
+    scheduler.save(tmp_path / "s")
+    loaded = Scheduler.load(tmp_path / "s")
+    for one in (scheduler, loaded):
+        one.observe(dict.fromkeys(cohort, 1.0))
+    assert loaded.state.alpha == scheduler.state.alpha
+    scheduler.save(tmp_path / "a")
+    loaded.save(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_alpha_of_a_floor_follows_cohorts_of_changing_size():
+    scheduler = Scheduler(BSFL.for_participation(floor=0.8, radius="bernstein"), cohort_size=5)
+    scheduler.join(range(50))
+    for t in range(600):
+        cohort = scheduler.select(cohort_size=10 if t % 3 == 0 else None)
+        scheduler.observe({k: 1.0 + k for k in cohort})
+    assert 0.1 < scheduler.state.alpha < 50, "a constant size leads to 2"
+    assert scheduler.state.selected.min() / scheduler.state.selected.mean() > 0.78
+
+
+def test_alpha_of_a_floor_follows_a_fleet_that_shrinks():
+    scheduler = Scheduler(BSFL.for_participation(floor=0.8, radius="bernstein"), cohort_size=5)
+    scheduler.join(range(100))
+    play(scheduler, 600)
+    scheduler.leave(range(50))
+    play(scheduler, 400)
+    assert scheduler.state.alpha < 50, "not its upper limit, 100,000"
+    stayed = scheduler.state.selected[50:]
+    assert stayed.min() / stayed.mean() > 0.78
+
+
+@pytest.mark.parametrize("aim", [{"floor": 0.8}, {"max_gini": 0.1}])
+def test_a_floor_is_about_equal_shares(aim):
+    with pytest.raises(InvalidInput, match="equal shares"):
+        BSFL(generalization="weighted", **aim)

@@ -1,0 +1,39 @@
+"""Which policy may go on from a file."""
+
+import pytest
+
+from bsfl import BSFL, Scheduler
+from bsfl.errors import StateFileError
+from bsfl.saved_policy import described, policy_of
+
+
+@pytest.mark.parametrize(
+    ("saved", "given"),
+    [
+        ({}, {"speeds": "lognormal"}),
+        ({"speeds": "lognormal"}, {}),
+        ({}, {"discount": 0.98}),
+        ({}, {"window": 50}),
+        ({"window": 50}, {"window": 20}),
+    ],
+)
+def test_a_memory_is_only_read_as_it_was_written(tmp_path, saved, given):
+    scheduler = Scheduler(BSFL(**saved), cohort_size=2)
+    scheduler.join(range(5))
+    for _ in range(5):
+        scheduler.observe({k: 1.0 + k for k in scheduler.select()})
+    scheduler.save(tmp_path / "s")
+    (setting,) = saved.keys() | given.keys()
+    with pytest.raises(StateFileError, match=f"saved with {setting}="):
+        Scheduler.load(tmp_path / "s", policy=BSFL(**given))
+    assert Scheduler.load(tmp_path / "s", policy=BSFL(alpha=7.0, **saved)).policy.alpha == 7.0
+
+
+def test_settings_that_an_older_file_lacks_had_their_defaults():
+    header = described(BSFL(alpha=3.0))
+    for setting in ("speeds", "discount", "window"):
+        del header["settings"][setting]
+    assert policy_of(header, "old", None) == BSFL(alpha=3.0)
+    assert policy_of(header, "old", BSFL(alpha=7.0)).alpha == 7.0
+    with pytest.raises(StateFileError, match="saved with speeds='means'"):
+        policy_of(header, "old", BSFL(speeds="lognormal"))

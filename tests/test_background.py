@@ -151,3 +151,11 @@ def test_a_background_save_goes_where_it_was_asked_to(tmp_path, monkeypatch):
     scheduler.saved()
     assert sorted(os.listdir(here)) == ["s", "t"]
     assert os.listdir(there) == []
+
+
+def test_a_thread_that_did_not_survive_a_fork_is_replaced():
+    writer, done = BackgroundWriter(), []
+    writer._thread = threading.Thread(target=lambda: None)  # never started: dead, as in a child
+    writer.put(HERE, lambda: done.append("written"))
+    writer.wait()
+    assert done == ["written"]

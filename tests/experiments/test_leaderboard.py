@@ -119,6 +119,16 @@ def test_the_page_and_the_tables_show_it(board):
     )
 
 
+def test_a_front_of_other_weights_or_indices_is_played_again(board, scenario, tmp_path):
+    made, _ = board
+    front = made["scenarios"]["small"]["front"]
+    choices = [(index, alpha) for index in lb.FRONT_INDICES for alpha in lb.FRONT_ALPHAS]
+    assert [(p["index"], p["alpha"]) for p in front] == choices
+    older = [{k: v for k, v in p.items() if k != "index"} for p in front[:3]]
+    (tmp_path / "front.json").write_text(json.dumps({"seeds": 2, "front": older}))
+    assert lb.bsfl_front(scenario, tmp_path, seeds=2, jobs=1) == front
+
+
 def test_the_front_is_read_between_weights_and_never_beyond_its_even_end():
     front = [
         {"alpha": 0.0, "gini": 0.8, "mean_round_s": 2.0},

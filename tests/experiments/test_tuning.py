@@ -57,15 +57,18 @@ def test_trials_are_real(log_file):
     )
 
 
-def test_the_command_writes_figure_and_numbers(log_file, tmp_path):
+@pytest.mark.parametrize("seeds", ["1", "2"])
+def test_the_command_writes_figure_and_numbers(log_file, tmp_path, seeds):
     command = ["tune", "--latencies", str(log_file), "--cohort-size", "3", "--rounds", "60"]
     done = CliRunner().invoke(
-        app, [*command, "--seeds", "2", "--jobs", "1", "--out", str(tmp_path)]
+        app, [*command, "--seeds", seeds, "--jobs", "1", "--out", str(tmp_path)]
     )
     assert done.exit_code == 0, done.output
     content = json.loads((tmp_path / "tune.json").read_text())
     alpha = content["recommended"]["settings"]["alpha"]
     assert f"recommended: BSFL(alpha={alpha!r}" in done.output
+    assert f"tau_max={content['recommended']['settings']['tau_max']!r})" in done.output
+    assert "nan" not in done.output, "one seed has no interval"
     assert (tmp_path / "tune.png").stat().st_size > 10_000
 
 

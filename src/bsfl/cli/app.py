@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import MISSING, astuple, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from bsfl.cli.tables import (
     annealing_table,
     leaderboard_table,
     rows_table,
+    saved_percent,
     summary_table,
     tuning_table,
 )
@@ -32,7 +33,7 @@ from bsfl.experiments.scenario import (
     read_scenario,
     shipped_scenarios,
 )
-from bsfl.experiments.statistics import Interval, markdown_table, shown
+from bsfl.experiments.statistics import markdown_table
 from bsfl.experiments.tuning import read_log, recommended, try_settings
 from bsfl.policies import POLICIES
 from bsfl.report import write_report
@@ -263,9 +264,8 @@ def tune(
             console.print(f"no setting keeps everybody at {floor:.0%}; this comes closest:")
         arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
         console.print(f"recommended: BSFL({arguments})", soft_wrap=True, highlight=False)
-        saved = shown(Interval(*(100 * v for v in astuple(best.saved))).as_json(), ".0f")
         console.print(
-            f"expected: {saved} % of the time of random selection saved, nobody below "
+            f"expected: {saved_percent(best)} of the time of random selection saved, nobody below "
             f"{best.least_share:.0%} of its share",
             soft_wrap=True,
             highlight=False,

@@ -1,13 +1,13 @@
 """Summaries as tables on the terminal."""
 
-from dataclasses import asdict
+from dataclasses import astuple
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bsfl.experiments.statistics import cells_of, seeds_in_words, shown
+from bsfl.experiments.statistics import Interval, cells_of, seeds_in_words, shown
 from bsfl.experiments.summary import length
 from bsfl.experiments.tuning import Trial
 from bsfl.report.leaderboard_page import COLUMNS, cells, ranked
@@ -109,17 +109,21 @@ def tuning_table(trials: list[Trial], best: Trial) -> Table:
     for i, name in enumerate(("index", "alpha", "mean round (s)", "saved", "least share", "Gini")):
         table.add_column(name, justify="right" if i else "left")
     for trial in trials:
-        saved = {k: 100 * v for k, v in asdict(trial.saved).items()}
         table.add_row(
             Text(trial.index + " *" * (trial is best)),
             f"{trial.settings['alpha']:g}" if trial.settings else "",
             shown(trial.mean_round_s.as_json(), ".3g"),
-            shown(saved, ".0f") + " %",
+            saved_percent(trial),
             f"{trial.least_share:.2f}",
             f"{trial.gini:.3f}",
         )
     table.caption = "saved: of random selection's time; least share: 1 is fair; *: recommended"
     return table
+
+
+def saved_percent(trial: Trial) -> str:
+    """Return how much of random selection's time a setting saves."""
+    return shown(Interval(*(100 * v for v in astuple(trial.saved))).as_json(), ".0f") + " %"
 
 
 def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:

@@ -170,8 +170,8 @@ def bsfl_front(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> li
     choices = [(index, alpha) for index in FRONT_INDICES for alpha in FRONT_ALPHAS]
     if path.is_file():
         known = json.loads(path.read_text())
-        if known["seeds"] == seeds:
-            front: list[Settings] = known["front"]
+        front: list[Settings] = known["front"]
+        if known["seeds"] == seeds and choices == [(p.get("index"), p["alpha"]) for p in front]:
             return front
     points = Parallel(n_jobs=jobs)(
         delayed(_played)(scenario, index, alpha, seed)

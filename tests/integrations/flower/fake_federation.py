@@ -1,0 +1,40 @@
+"""A Selected on a fake grid, and a scheduler that remembers what it was told."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
+
+from fake_grid import FakeClock, FakeGrid
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp.strategy import FedAvg
+
+from bsfl import Scheduler, UniformRandom
+from bsfl.integrations.flower import Selected
+
+ARRAYS = ArrayRecord({"w": Array(np.zeros(2))})
+
+
+class Spy(Scheduler):
+    """A scheduler that remembers what it was told."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.told = []
+
+    def observe(self, answers, **options):
+        super().observe(answers, **options)
+        self.told += [(c, o.outcome, round(o.latency, 1)) for c, o in answers.items() if o.latency]
+
+
+def federation(nodes, *, strategy=None, scheduler=None, cohort_size=2, **options):
+    """Return a Selected on a fake grid, and the grid."""
+    grid = FakeGrid(nodes, FakeClock())
+    scheduler = scheduler or Spy(UniformRandom(), cohort_size=cohort_size)
+    selected = Selected(strategy or FedAvg(fraction_evaluate=0.0), scheduler, **options)
+    selected._clock = grid.clock
+    return selected, grid
+
+
+def start(selected, grid, rounds=1, **kwargs):
+    return selected.start(grid=grid, initial_arrays=ARRAYS, num_rounds=rounds, **kwargs)

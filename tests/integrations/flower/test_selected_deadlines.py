@@ -1,0 +1,185 @@
+"""When a round ends: deadlines, stragglers, over-selection and failures."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
+
+from fake_federation import Spy, federation, start
+from fake_grid import GONE, RAISED, fleet
+from flwr.serverapp.strategy import (
+    FedAvg,
+)
+
+from bsfl import BSFL, Scheduler, UniformRandom
+from bsfl.integrations.flower import Selected
+
+# --- deadlines ------------------------------------------------------------------------------------
+
+
+def test_the_deadline_ends_a_round():
+    selected, grid = federation(fleet(2.0, None), deadline_s=10.0)
+    result = start(selected, grid)
+    (only,) = selected.rounds
+    assert only.duration_s == pytest.approx(10.0, abs=0.05)
+    assert (only.kept, only.timeouts, only.failed) == (("0",), ("1",), ())
+    assert selected.scheduler.told == [("0", "ok", 2.0), ("1", "timeout", 10.0)]
+    assert result.train_metrics_clientapp[1]["bsfl-timeouts"] == 1
+    assert np.allclose(result.arrays["w"].numpy(), 0.0)
+
+
+def test_the_deadline_is_the_policys_tau_max_unless_told():
+    scheduler = Spy(BSFL(tau_max=7.0), cohort_size=2)
+    selected, grid = federation(fleet(2.0, None), scheduler=scheduler)
+    start(selected, grid)
+    assert selected.rounds[0].duration_s == pytest.approx(7.0, abs=0.05)
+
+
+def test_without_a_deadline_the_timeout_of_start_ends_a_round():
+    selected, grid = federation(fleet(2.0, None))
+    start(selected, grid, timeout=20.0)
+    assert selected.rounds[0].duration_s == pytest.approx(20.0, abs=0.2)
+    assert selected.rounds[0].timeouts == ("1",)
+
+
+def test_nobody_answers_and_training_goes_on():
+    nodes = fleet(itertools.chain([None], itertools.repeat(1.0)), itertools.repeat(None))
+    selected, grid = federation(nodes, deadline_s=5.0)
+    result = start(selected, grid, rounds=2)
+    assert [r.kept for r in selected.rounds] == [(), ("0",)]
+    assert result.train_metrics_clientapp[1]["bsfl-slowest-s"] == pytest.approx(5.0, abs=0.05)
+    assert "nobody answered" in selected.rounds[0].line()
+
+
+def test_messages_live_as_long_as_stragglers_may_answer():
+    selected, grid = federation(fleet(1, 1), deadline_s=10.0)
+    start(selected, grid)
+    assert grid.ttls == [20.0, 20.0]
+    selected, grid = federation(fleet(1, 1), deadline_s=10.0, lifetime_s=12.0)
+    start(selected, grid)
+    assert grid.ttls == [12.0, 12.0]
+
+
+def test_a_quorum_is_waited_for_beyond_the_deadline():
+    selected, grid = federation(fleet(1.0, 15.0, None), cohort_size=3, deadline_s=10.0, quorum=2)
+    start(selected, grid)
+    (only,) = selected.rounds
+    assert only.duration_s == pytest.approx(15.0, abs=0.4)
+    assert (set(only.kept), only.timeouts) == ({"0", "1"}, ("2",))
+
+
+def test_a_quorum_that_never_comes_is_given_up():
+    selected, grid = federation(fleet(1.0, None, None), cohort_size=3, deadline_s=10.0, quorum=2)
+    start(selected, grid)
+    assert selected.rounds[0].duration_s == pytest.approx(20.0, abs=0.5), "the messages expired"
+    assert sorted(selected.rounds[0].timeouts) == ["1", "2"]
+
+
+# --- stragglers -----------------------------------------------------------------------------------
+
+
+def test_a_straggler_is_busy_until_it_answers():
+    nodes = fleet(1.0, 1.0, itertools.chain([17.0], itertools.repeat(1.0)))
+    selected, grid = federation(nodes, cohort_size=3, deadline_s=10.0)
+    start(selected, grid, rounds=12)
+    cohorts = [set(r.cohort) for r in selected.rounds]
+    assert cohorts[0] == {"0", "1", "2"}
+    assert cohorts[1] == {"0", "1"}, "busy until second 17"
+    back = cohorts.index({"0", "1", "2"}, 1)
+    assert 10.0 + sum(r.duration_s for r in selected.rounds[1:back]) == pytest.approx(17.0, abs=1.5)
+    assert sum(told[1] == "timeout" for told in selected.scheduler.told) == 1
+    assert sum(r.n_late for r in selected.rounds) == 1
+
+
+def test_a_straggler_is_free_when_its_message_expires():
+    nodes = fleet(1.0, 1.0, itertools.chain([None], itertools.repeat(1.0)))
+    selected, grid = federation(nodes, cohort_size=3, deadline_s=10.0)
+    start(selected, grid, rounds=14)
+    busy = [set(r.cohort) == {"0", "1"} for r in selected.rounds]
+    assert 8 <= sum(busy) <= 11, "from second 10 to second 20, rounds of one second"
+    assert busy == [False, *[True] * sum(busy), *[False] * (13 - sum(busy))]
+
+
+def test_over_selection_keeps_the_first_and_hears_the_others_late():
+    scheduler = Spy(UniformRandom(), cohort_size=2)
+    selected, grid = federation(
+        fleet(1.0, 2.0, 8.0), scheduler=scheduler, invite=1.5, deadline_s=30.0
+    )
+    start(selected, grid)
+    (first,) = selected.rounds
+    assert len(first.cohort) == 3
+    assert first.kept == ("0", "1")
+    assert first.timeouts == ()
+    assert first.duration_s == pytest.approx(2.0, abs=0.1)
+    assert scheduler.outstanding == ["2"]
+
+
+def test_late_answers_of_the_over_selected_are_learned_from():
+    scheduler = Spy(UniformRandom(), cohort_size=2)
+    nodes = fleet(1.0, 2.0, itertools.chain([8.0], itertools.repeat(2.5)))
+    selected, grid = federation(nodes, scheduler=scheduler, invite=1.5, deadline_s=30.0)
+    start(selected, grid, rounds=6)
+    assert ("2", "ok", 8.0) in [(c, o, round(s)) for c, o, s in scheduler.told]
+    assert not any(outcome == "timeout" for _, outcome, _ in scheduler.told)
+    assert sum(r.n_late for r in selected.rounds) >= 1
+    assert "2" not in selected.rounds[1].cohort, "busy with the first round"
+    assert any("2" in r.cohort for r in selected.rounds[2:])
+
+
+def test_over_selected_clients_that_never_answer_time_out_later():
+    scheduler = Spy(UniformRandom(), cohort_size=2)
+    selected, grid = federation(
+        fleet(1.0, 2.0, itertools.repeat(None)), scheduler=scheduler, invite=1.5, deadline_s=5.0
+    )
+    start(selected, grid, rounds=4)
+    late = [told for told in scheduler.told if told[1] == "timeout"]
+    assert late[0][0] == "2"
+    assert late[0][2] >= 5.0
+
+
+@pytest.mark.parametrize(
+    ("invite", "m", "n"), [(1.2, 10, 12), (1.1, 10, 11), (1.3, 2, 3), (1, 4, 4)]
+)
+def test_how_many_are_invited(invite, m, n):
+    scheduler = Scheduler(UniformRandom(), cohort_size=m)
+    assert Selected(FedAvg(), scheduler, invite=invite).limits.n_invited == n
+
+
+def test_over_selection_in_a_small_fleet_invites_everybody():
+    selected, grid = federation(fleet(1, 1), invite=3.0)
+    start(selected, grid)
+    assert len(selected.rounds[0].cohort) == 2
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def test_a_client_that_fails():
+    nodes = fleet(1.0, 2.0)
+    nodes[102].fails = RAISED
+    selected, grid = federation(nodes, deadline_s=60.0)
+    start(selected, grid)
+    (only,) = selected.rounds
+    assert (only.kept, only.failed, only.timeouts) == (("0",), ("1",), ())
+    assert only.duration_s == pytest.approx(2.0, abs=0.1), "nobody is left to wait for"
+    assert selected.scheduler.told[1][:2] == ("1", "failed")
+
+
+@pytest.mark.parametrize(("fails", "outcome"), [(GONE, "failed"), (None, "timeout")])
+def test_the_superlink_answers_for_clients_that_are_gone(fails, outcome):
+    """Such replies come from node 1; only the message they answer tells who is meant."""
+    nodes = fleet(1.0, 3.0 if fails else None)
+    nodes[102].fails = fails
+    selected, grid = federation(nodes, deadline_s=60.0, lifetime_s=60.0)
+    start(selected, grid)
+    assert selected.scheduler.told[-1][:2] == ("1", outcome)
+
+
+def test_a_message_that_could_not_be_sent():
+    selected, grid = federation(fleet(1.0, 1.0), identity="node-id")
+    grid.refused = {102}
+    start(selected, grid)
+    assert selected.rounds[0].failed == ("node-102",)
+    assert selected.scheduler.outstanding == []

@@ -17,6 +17,7 @@ from bsfl.policies import POLICIES
 from bsfl.report.reproduce import FIGURES, STUDIES, figure_scenario
 
 SMALL = (Path(__file__).parent / "experiments" / "test_scenario.py").read_text().split('"""')[3]
+CAPTURED = {"capture_output": True, "text": True}
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
@@ -122,6 +123,11 @@ def test_ctrl_c_says_how_to_go_on(study):
         while sum(path.stat().st_size > 0 for path in study.rglob("*.records")) < 2:
             assert time.monotonic() < deadline, "both processes are at work"
             time.sleep(0.01)
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], **CAPTURED)
+        for worker in map(int, children.stdout.split()):
+            os.kill(worker, signal.SIGINT)
+        time.sleep(1.0)
+        assert process.poll() is None, "workers leave Ctrl-C to their parent"
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)
     finally:

@@ -267,3 +267,15 @@ def test_bad_data():
         linear_task((np.full((2, 1), np.nan), np.zeros(2)), (X[0], Y[:8]), [[0]], LOCAL)
     with pytest.raises(InvalidInput, match="dropout must be at least 0 and below 1, got 1"):
         images(dropout=1)
+
+
+def test_tasks_alike_share_their_compiled_programs():
+    def task(learning_rate):
+        images, labels = np.zeros((4, 8, 8), np.uint8), np.arange(4) % 2
+        local = Local(batch_size=2, learning_rate=learning_rate)
+        return image_task((images, labels), (images, labels), [[0, 1], [2, 3]], local)
+
+    first, again, other = task(0.1), task(0.1), task(0.2)
+    assert first._train is again._train
+    assert first._evaluate is again._evaluate
+    assert first._train is not other._train

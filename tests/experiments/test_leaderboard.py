@@ -124,8 +124,10 @@ def test_a_front_of_other_weights_or_indices_is_played_again(board, scenario, tm
     front = made["scenarios"]["small"]["front"]
     choices = [(index, alpha) for index in lb.FRONT_INDICES for alpha in lb.FRONT_ALPHAS]
     assert [(p["index"], p["alpha"]) for p in front] == choices
-    older = [{k: v for k, v in p.items() if k != "index"} for p in front[:3]]
-    (tmp_path / "front.json").write_text(json.dumps({"seeds": 2, "front": older}))
+    for older in ({"alphas": [1.0]}, {"indices": {}}, {"seeds": 1}):
+        assert lb.bsfl_front(scenario, tmp_path, seeds=2, jobs=1) == front
+        known = json.loads((tmp_path / "front.json").read_text())
+        (tmp_path / "front.json").write_text(json.dumps({**known, **older, "front": front[:3]}))
     assert lb.bsfl_front(scenario, tmp_path, seeds=2, jobs=1) == front
 
 

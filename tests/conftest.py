@@ -1,10 +1,13 @@
 """Settings shared by all tests."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("PJRT_NPROC", "1")  # as in runs: whole and cut ones are compared bit by bit
 
 settings.register_profile(
     "bsfl", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -1,5 +1,9 @@
 """Scenarios that train: time limits, losses for policies, the same bytes after a cut."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -7,7 +11,7 @@ pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
 from bsfl.experiments.results import open_results
-from bsfl.experiments.runner import run_scenario
+from bsfl.experiments.runner import XLA_THREADS, run_scenario, xla_threads
 from bsfl.experiments.scenario import parse_scenario
 from bsfl.experiments.summary import Target, summarise, time_to
 from bsfl.policies import UniformRandom
@@ -152,6 +156,43 @@ def test_images_reach_a_target(tmp_path):
     assert time_to(results, "random", Target("test_accuracy", 0.3)).tolist() == [first["clock_s"]]
     assert row["target_speed_up"]["mean"] == 1.0
     assert np.isinf(time_to(results, "random", Target("test_accuracy", 0.9999))).all()
+
+
+STUDY = """
+title = "images"
+rounds = 3
+cohort_size = 2
+seeds = 1
+fleet = { n_clients = 20, tau_min = 1.0, tau_max = 40.0, latency = { population = "lognormal" } }
+learning = { dataset = "fashion-mnist-small", batch_size = 20 }
+policies = { bsfl = {}, random = {} }
+"""
+
+
+def test_the_last_digits_do_not_depend_on_the_number_of_processes(tmp_path):
+    (tmp_path / "images.toml").write_text(STUDY)
+    free = {k: v for k, v in os.environ.items() if k != XLA_THREADS}
+    told = free | {XLA_THREADS: "1"}
+    for jobs, env in (("1", told), ("1", free), ("2", free)):
+        out = tmp_path / f"{len(env)}-{jobs}"
+        command = [sys.executable, "-m", "bsfl.cli", "run", "images.toml", "--jobs", jobs]
+        subprocess.run([*command, "--out", str(out)], cwd=tmp_path, env=env, check=True)
+    one, *others = (contents(out) for out in tmp_path.iterdir() if out.is_dir())
+    assert len(one) == 2
+    assert others == [one, one]
+
+
+def test_threads_of_a_process_are_the_users_choice(monkeypatch, tmp_path):
+    monkeypatch.setenv(XLA_THREADS, "3")
+    assert xla_threads() == 3
+    monkeypatch.delenv(XLA_THREADS)
+    assert xla_threads() == 1
+    assert os.environ[XLA_THREADS] == "1"
+    for wrong in ("0", "-1", "all"):
+        monkeypatch.setenv(XLA_THREADS, wrong)
+        with pytest.raises(InvalidInput, match=f"PJRT_NPROC must be 1, 2, ...; got '{wrong}'"):
+            run_scenario(scenario(), tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ from bsfl.records import IntArray, Observations, RoundContext, RoundRecord
 from bsfl.simulation import simulate
 
 with optional_imports():
-    from joblib import Parallel, cpu_count, delayed, effective_n_jobs
+    from joblib import Parallel, delayed
+
+XLA_THREADS = "PJRT_NPROC"
+"""Environment variable that says how many threads XLA has in a process, read when JAX starts."""
 
 
 def run_scenario(
@@ -38,14 +41,27 @@ def run_scenario(
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
     results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
     missing = [run for run in results.runs() if results.run_file(*run).progress() < 1]
+    workers = xla_threads()
     if missing:
         rehearse(scenario)
     with alone_in(folder):
         results.write_manifest()
-    # clients of a cohort train on the cores that the processes leave free
-    workers = max(1, cpu_count() // min(effective_n_jobs(jobs), max(1, len(missing))))
     Parallel(n_jobs=jobs)(delayed(run_one)(results, *run, workers, os.getpid()) for run in missing)
     return results
+
+
+def xla_threads() -> int:
+    """Return how many threads XLA has in a process that trains: 1, unless the user says otherwise.
+
+    Processes that keep to one core each do not wait for each other, and sums of numbers have the
+    same order, and so the same last digits, however many cores or processes there are.
+    """
+    asked = os.environ.setdefault(XLA_THREADS, "1")
+    if not asked.isdecimal() or int(asked) == 0:
+        raise InvalidInput(
+            f"the environment variable {XLA_THREADS} must be 1, 2, ...; got {asked!r}"
+        )
+    return int(asked)
 
 
 def rehearse(scenario: Scenario) -> None:
@@ -100,11 +116,12 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
         results: Where to write.
         label: The policy.
         seed: The world.
-        workers: Clients that train at the same time.
+        workers: Clients that train at the same time, and threads that XLA has for them.
         parent: Process that asked for this; a child of it stops when it is gone.
     """
     if os.getppid() == parent:  # Ctrl-C reaches all processes: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ[XLA_THREADS] = str(workers)
     scenario = results.scenario
     run_file = results.run_file(label, seed)
     fleet = scenario.world(seed)

@@ -37,6 +37,8 @@ def test_version_and_help():
     for command in ("policies", "scenarios", "run", "reproduce", "report"):
         assert command in bsfl("--help").output
         assert bsfl(command, "--help").exit_code == 0
+    assert "A scenario file, or a name" in bsfl("run", "--help").output
+    assert "One of radius, drift" in bsfl("ablation", "--help").output
 
 
 def test_lists():

@@ -4,6 +4,7 @@ import pytest
 
 from bsfl import BSFL, Scheduler
 from bsfl.errors import StateFileError
+from bsfl.policies import CsUcb, CsUcbQ, FedCS, RbcsF, TiFL
 from bsfl.saved_policy import described, policy_of
 
 
@@ -35,5 +36,31 @@ def test_settings_that_an_older_file_lacks_had_their_defaults():
         del header["settings"][setting]
     assert policy_of(header, "old", None) == BSFL(alpha=3.0)
     assert policy_of(header, "old", BSFL(alpha=7.0)).alpha == 7.0
-    with pytest.raises(StateFileError, match="saved with speeds='means'"):
-        policy_of(header, "old", BSFL(speeds="lognormal"))
+
+
+def test_a_memory_is_guarded_when_functions_are_the_users_own(tmp_path):
+    def wide(count, *, t, m, variance):
+        return 2.0 / count
+
+    Scheduler(BSFL(radius=wide, speeds="lognormal"), cohort_size=2).save(tmp_path / "s")
+    with pytest.raises(StateFileError, match="saved with speeds='lognormal'"):
+        Scheduler.load(tmp_path / "s", policy=BSFL(radius=wide))
+    again = Scheduler.load(tmp_path / "s", policy=BSFL(radius=wide, speeds="lognormal", alpha=3.0))
+    assert again.policy.alpha == 3.0
+
+
+@pytest.mark.parametrize(
+    ("saved", "given", "setting"),
+    [
+        (CsUcb(tau_max=10.0), CsUcb(tau_max=20.0), "tau_max=10.0"),
+        (CsUcbQ(tau_max=10.0), CsUcbQ(tau_max=20.0), "tau_max=10.0"),
+        (FedCS(tau_max=10.0), FedCS(tau_max=20.0), "tau_max=10.0"),
+        (TiFL(tau_max=10.0), TiFL(tau_max=10.0, tiers=3), "tiers=5"),
+        (RbcsF(tau_max=9.0), RbcsF(tau_max=9.0, compute=[1.0], transfer=[1.0]), "n_features=1"),
+    ],
+)
+def test_peers_go_on_with_what_gives_their_numbers_a_meaning(tmp_path, saved, given, setting):
+    Scheduler(saved, cohort_size=2).save(tmp_path / "s")
+    with pytest.raises(StateFileError, match=f"saved with {setting}, and what it remembers"):
+        Scheduler.load(tmp_path / "s", policy=given)
+    Scheduler.load(tmp_path / "s", policy=saved)

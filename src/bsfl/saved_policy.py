@@ -12,16 +12,21 @@ from bsfl.policies.registry import make_policy, name_of
 
 
 def described(policy: Policy) -> dict[str, Any]:
-    """Return name and settings as JSON can hold them; no settings when a part is the user's own."""
+    """Return name and settings as JSON can hold them; no settings when a part is the user's own.
+
+    What a policy remembers by, the settings that give the numbers in its state their meaning, is
+    always told: a class says which these are with `REMEMBERS_BY`.
+    """
     known = name_of(policy)
+    remembers = {name: getattr(policy, name) for name in getattr(policy, "REMEMBERS_BY", ())}
     settings = {f.name: getattr(policy, f.name) for f in fields(policy)} if known else {}  # type: ignore[arg-type]
     if not known or any(callable(value) for value in settings.values()):
-        return {"policy": _name(policy), "settings": None}
+        return {"policy": _name(policy), "settings": None, "remembers": remembers}
     plain = {
         name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         for name, value in settings.items()
     }
-    return {"policy": known, "settings": plain}
+    return {"policy": known, "settings": plain, "remembers": remembers}
 
 
 def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Policy | None) -> Policy:
@@ -32,21 +37,18 @@ def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Polic
             f"{path} holds what policy {name!r} learned, got policy {_name(given)!r}; "
             "nothing was loaded"
         )
-    if settings is None:
-        if given is None:
-            raise StateFileError(
-                f"{path} was saved with a policy or functions of your own ({name}); "
-                "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
-            )
-        return given
-    try:
-        saved = make_policy(name, **settings)
-    except InvalidInput as error:
-        raise StateFileError(f"{path}: {error}; nothing was loaded") from None
+    if given is None and settings is None:
+        raise StateFileError(
+            f"{path} was saved with a policy or functions of your own ({name}); "
+            "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
+        )
     if given is None:
-        return saved
-    for setting in getattr(given, "REMEMBERS_BY", ()):
-        was, now = getattr(saved, setting), getattr(given, setting)
+        try:
+            return make_policy(name, **settings)
+        except InvalidInput as error:
+            raise StateFileError(f"{path}: {error}; nothing was loaded") from None
+    for setting, was in header.get("remembers", {}).items():
+        now = getattr(given, setting)
         if was != now:
             raise StateFileError(
                 f"{path} was saved with {setting}={was!r}, and what it remembers cannot be read "

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("jax", reason="training needs the extra sim")
 
+from bsfl.errors import InvalidInput
 from bsfl.experiments import leaderboard as lb
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.scenario import find_scenario, parse_scenario
@@ -180,3 +181,11 @@ def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
         for settings in tries:
             known = {k: v for k, v in told.items() if k in settings_of(name)}
             make_policy(name, **known, **settings)
+
+
+@pytest.mark.parametrize("name", ["phones", "linear-iid"])
+def test_a_scenario_that_trains_no_classifier_is_refused_at_once(name, tmp_path):
+    for one in (find_scenario(name), lb.quick(find_scenario(name))):
+        with pytest.raises(InvalidInput, match=f"{name} trains no classifier"):
+            lb.run_leaderboard([one], tmp_path / "out", policies=["random"])
+    assert not (tmp_path / "out").exists()

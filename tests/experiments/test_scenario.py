@@ -133,7 +133,8 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             {"fleet__availability": {"kind": "recorded", "path": "x"}},
             "x cannot be read as an .npz or",
         ),
-        ({"fleet__latency": {"population": "trace"}}, "cannot be read"),
+        ({"fleet__availability": {"kind": "phones"}}, "kind = 'phones' needs a probability below"),
+        ({"fleet__latency": {"population": "trace"}}, "path must be the name of a file, got ''"),
         (
             {"fleet__latency": {"population": "trace", "path": 3}},
             "path must be the name of a file, got 3",

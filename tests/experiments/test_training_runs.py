@@ -218,8 +218,13 @@ def test_mistakes_are_named(learning, message):
 
 
 def test_mistakes_in_training_show_before_anything_runs(tmp_path):
-    with pytest.raises(InvalidInput, match="learning_rate must be"):
-        run_scenario(scenario(learning_rate=-1.0), tmp_path, jobs=1)
+    for learning, message in (
+        ({"learning_rate": -1.0}, r"lessons \[learning\]: learning_rate must be"),
+        ({"optimizer": "adm"}, r"lessons \[learning\]: optimizer must be one of"),
+        ({"split": {"kind": "iid", "samples": 10**6}}, "lessons: "),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            run_scenario(scenario(**learning), tmp_path, jobs=1)
     assert list(tmp_path.rglob("*.records")) == []
 
 

@@ -106,6 +106,18 @@ def test_probabilities_change_every_interval():
     assert state.probability * 15 == pytest.approx([4, 3, 1, 5, 2])
 
 
+def test_tiers_are_equally_likely_until_they_have_losses():
+    policy = TiFL(tau_max=100.0, rounds=50, interval=2)
+    latency = np.arange(1.0, 21.0)
+    state, t = profiled(policy, 20, 4, latency, loss=latency)
+    assert t > policy.interval, "the probabilities were due while everyone was profiled"
+    assert state.probability.tolist() == [0.2] * 5
+    for later in (t, t + 1):
+        cohort = policy.select(state, context(later, 4, 20), np.random.default_rng(0))
+        policy.observe(state, context(later, 4, 20), seen(cohort, latency, loss=latency))
+    assert state.probability.argmax() == 4, "the slowest tier has the largest losses"
+
+
 def test_tiers_are_drawn_as_the_probabilities_say():
     policy, draws = TiFL(tau_max=100.0, rounds=1000), 6000
     state, _ = profiled(policy, 30, 6, np.arange(1.0, 31.0))

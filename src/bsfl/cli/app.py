@@ -23,6 +23,7 @@ from bsfl.cli.tables import (
 )
 from bsfl.cli.terminal import clear_errors, console, errors
 from bsfl.experiments.ablations import ABLATIONS, run_ablation
+from bsfl.experiments.candidates import MOST_TRIES
 from bsfl.experiments.leaderboard import ARENA, run_leaderboard
 from bsfl.experiments.leaderboard import quick as quick_version
 from bsfl.experiments.results import Results, open_results
@@ -59,7 +60,9 @@ def _processes(jobs: int) -> int:
     return jobs
 
 
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for results. [results/NAME]")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder for results. [one of its own in results/]")
+]
 Seeds = Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)]
 Jobs = Annotated[
     int, typer.Option("--jobs", help="Processes; -1: one per core.", callback=_processes)
@@ -149,13 +152,13 @@ def reproduce(
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that bsfl run wrote.")],
 ) -> None:
-    """Write figures and summary.json of finished results again.
+    """Write report.html, figures and summary.json of finished results again.
 
     Example: bsfl report results/demo
     """
     with clear_errors():
         console.print(summary_table(write_report(open_results(folder))))
-        _say_where(folder)
+        _say_where("report.html, figures and summary.json", folder)
 
 
 @app.command()
@@ -169,7 +172,10 @@ def leaderboard(
     ] = None,
     seeds: Seeds = None,
     tune: Annotated[
-        int, typer.Option(help="Settings that every policy may try; 1: its defaults.", min=1)
+        int,
+        typer.Option(
+            help="Settings that each policy may try; 1: its defaults.", min=1, max=MOST_TRIES
+        ),
     ] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
     jobs: Jobs = -1,
@@ -221,7 +227,7 @@ def ablation(
         if name == "radius":
             save(radius_figure(found), folder, "radius")
         console.print(rows_table(ABLATIONS[name].about, rows))
-        console.print(f"ablation.md and .json are in {folder}", soft_wrap=True, highlight=False)
+        _say_where("ablation.md and ablation.json", folder)
 
 
 @app.command()
@@ -270,7 +276,7 @@ def tune(
             soft_wrap=True,
             highlight=False,
         )
-        console.print(f"tune.png and tune.json are in {folder}", soft_wrap=True, highlight=False)
+        _say_where("tune.png and tune.json", folder)
 
 
 def _reproduce(name: str, folder: Path, *, quick: bool, jobs: int) -> None:
@@ -282,15 +288,15 @@ def _reproduce(name: str, folder: Path, *, quick: bool, jobs: int) -> None:
         summary = make_study(name, folder, quick=quick, jobs=jobs)
     if "tournament" in summary:
         console.print(annealing_table(summary))
-    _say_where(folder)
+    _say_where("figures and summary.json", folder)
 
 
 def _run_and_report(scenario: Scenario, folder: Path, *, seeds: int | None, jobs: int) -> None:
     with watch(Results(folder, scenario, seeds or scenario.seeds), errors):
         results = run_scenario(scenario, folder, seeds=seeds, jobs=jobs)
     console.print(summary_table(write_report(results)))
-    _say_where(folder)
+    _say_where("report.html, figures and summary.json", folder)
 
 
-def _say_where(folder: Path) -> None:
-    console.print(f"figures and summary.json are in {folder}", soft_wrap=True, highlight=False)
+def _say_where(what: str, folder: Path) -> None:
+    console.print(f"{what} are in {folder}", soft_wrap=True, highlight=False)

@@ -14,7 +14,7 @@ import numpy as np
 from bsfl.experiments.results import Records, Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario, find_scenario, parse_scenario
-from bsfl.experiments.statistics import interval
+from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.experiments.summary import fair_selections
 from bsfl.records import FloatArray
 from bsfl.simulation import gini, participation
@@ -80,13 +80,6 @@ def late(records: Records, scenario: Scenario) -> tuple[float, float]:
     rest = records[left_out(scenario) :]
     counts = participation(rest["cohort"], scenario.fleet.n_clients)
     return float(rest["duration_s"].sum()), gini(counts)
-
-
-def at_same_gini(front: list[tuple[float, float]], uneven: float) -> float:
-    """Return the time on a front of (time, Gini) at a Gini, beyond its ends that of the end."""
-    points = sorted((g, time_s) for time_s, g in front)
-    best = np.minimum.accumulate([time_s for _, time_s in points])
-    return float(np.interp(uneven, [g for g, _ in points], best))
 
 
 def radius_rows(found: dict[str, Results]) -> list[Row]:

@@ -26,5 +26,7 @@ CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
     "afl": ({}, {"temperature": 0.1}, {"temperature": 1.0}, {"drop": 0.5}),
 }
 
+MOST_TRIES = max(len(tries) for tries in CANDIDATES.values())
+
 KNOWS_THE_TRUTH = ("genie",)
 """Policies that are told true speeds; a reference, not competitors."""

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
 from bsfl.experiments.candidates import CANDIDATES, KNOWS_THE_TRUTH, TAIL
+from bsfl.experiments.lessons import LINEAR
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario, parse_scenario
-from bsfl.experiments.statistics import interval
+from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.experiments.summary import evaluated, find_target, summarise, time_to
 from bsfl.extras import optional_imports
 from bsfl.policies import BSFL
@@ -80,6 +82,9 @@ def run_leaderboard(
         jobs: Processes; -1: one per core.
         watch: Shows the progress of results while they are computed.
     """
+    for scenario in scenarios:
+        if not scenario.learning or scenario.learning.dataset == LINEAR:
+            raise InvalidInput(f"{scenario.name} trains no classifier, so it has no leaderboard")
     board: dict[str, Any] = {"tune": tune, "scenarios": {}}
     for scenario in scenarios:
         able = [name for name in policies if can_play(name, scenario)]
@@ -127,8 +132,9 @@ def quick(scenario: Scenario) -> Scenario:
     if "drift" in fleet:
         at = max(2, fleet["drift"]["at"] // QUICK_PART)
         source["fleet"] = {**fleet, "drift": {**fleet["drift"], "at": at}}
-    learning = {k: v for k, v in source["learning"].items() if k != "target_accuracy"}
-    source["learning"] = learning
+    if "learning" in source:
+        lesson = source["learning"].items()
+        source["learning"] = {k: v for k, v in lesson if k != "target_accuracy"}
     return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
 
 
@@ -216,16 +222,10 @@ def _played(scenario: Scenario, index: str, alpha: float, seed: int) -> tuple[fl
 
 
 def round_at_gini(front: list[Settings], uneven: float) -> float | None:
-    """Return BSFL's mean round time at a Gini, between the two nearest weights; None beyond them.
-
-    A weight that is beaten in both by another is no part of the front.
-    """
-    points = sorted((point["gini"], point["mean_round_s"]) for point in front)
-    best = np.minimum.accumulate([round_s for _, round_s in points])
-    ginis = np.array([g for g, _ in points])
-    if uneven < ginis[0]:
+    """Return BSFL's mean round time at a Gini; None if that is more even than any weight gets."""
+    if uneven < min(point["gini"] for point in front):
         return None
-    return float(np.interp(uneven, ginis, best))
+    return at_same_gini([(point["mean_round_s"], point["gini"]) for point in front], uneven)
 
 
 def _rows(results: Results, front: list[Settings]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from bsfl.errors import InvalidInput
 from bsfl.experiments.checkpoint import Checkpointed
 from bsfl.experiments.results import Results, alone_in
-from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.scenario import Scenario, at
 from bsfl.extras import optional_imports
 from bsfl.learning.task import CohortResult, Evaluation, Params, Task
 from bsfl.policies.base import Policy, State
@@ -66,12 +66,14 @@ def xla_threads() -> int:
 
 def rehearse(scenario: Scenario) -> None:
     """Play one round of every policy, so that what is wrong shows before anything is written."""
-    fleet = scenario.world(seed=0)
-    training = scenario.training(seed=0)
+    with at(f"{scenario.name}"):
+        fleet = scenario.world(seed=0)
+    with at(f"{scenario.name} [learning]"):
+        training = scenario.training(seed=0)
     if training:
         training.task = Untrained(training.task)
     for label in scenario.policies:
-        try:
+        with at(f"{scenario.name} [policies.{label}]"):
             list(
                 simulate(
                     scenario.policy(label, fleet),
@@ -82,8 +84,6 @@ def rehearse(scenario: Scenario) -> None:
                     training=training,
                 )
             )
-        except InvalidInput as error:
-            raise InvalidInput(f"{scenario.name} [policies.{label}]: {error}") from None
 
 
 class Untrained:

@@ -13,7 +13,7 @@
     [fleet.latency]
     population = "phones"            # see bsfl.fleet.populations; further keys are its settings
 
-    [fleet.availability]             # optional: kind = "always" | "independent" | "recorded"
+    [fleet.availability]             # optional: kind = "always" | "independent" | "phones" | ...
     [fleet.drift]                    # optional: kind = "swap" | "scale"
     [fleet.failures]                 # optional: probability
     [fleet.data]                     # optional: sizes and quality
@@ -164,7 +164,7 @@ def _resolve(fleet: Any, part: str, folder: Path) -> None:
 
 def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     """Return a scenario from the content of a TOML file; `file` is for messages."""
-    with _at(file):
+    with at(file):
         numbers = ("rounds", "time_s", "cohort_size", "seeds", "first_seed")
         _known_keys(content, ("title", *numbers, "fleet", "objective", "learning", "policies"))
         _required(content, ("title", "cohort_size", "fleet", "policies"))
@@ -174,19 +174,19 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             raise InvalidInput(f"title must be a text, got {content['title']!r}")
         _table(content["policies"])
     fleet = _fleet(content["fleet"], file)
-    with _at(f"{file} [objective]"):
+    with at(f"{file} [objective]"):
         objective = _build(Objective, content["objective"]) if "objective" in content else None
         if objective and "time_s" in content:
             raise InvalidInput("regret needs a fixed number of rounds; leave out time_s")
-    with _at(f"{file} [learning]"):
+    with at(f"{file} [learning]"):
         learning = _learning(content["learning"]) if "learning" in content else None
         if learning and fleet.data:
             raise InvalidInput("[fleet.data] and [learning] both say how much data there is")
     policies = {}
     for label, table in content["policies"].items():
-        with _at(f"{file} [policies.{label}]"):
+        with at(f"{file} [policies.{label}]"):
             policies[label] = _policy(label, table)
-    with _at(file):
+    with at(file):
         scenario = Scenario(
             name=name,
             title=content["title"],
@@ -212,18 +212,18 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             )
     world = fleet.build(seed=0)
     for label in policies:
-        with _at(f"{file} [policies.{label}]"):
+        with at(f"{file} [policies.{label}]"):
             scenario.policy(label, world)
     return scenario
 
 
 def _fleet(table: Table, file: str) -> FleetSpec:
-    with _at(f"{file} [fleet]"):
+    with at(f"{file} [fleet]"):
         parts = ("latency", "availability", "drift", "failures", "data", "features")
         numbers = ("n_clients", "tau_min", "tau_max")
         _known_keys(table, (*numbers, *parts))
         _required(table, (*numbers, "latency"))
-    with _at(f"{file} [fleet.latency]"):
+    with at(f"{file} [fleet.latency]"):
         _table(table["latency"])
         settings = dict(table["latency"])
         _required(settings, ("population",))
@@ -241,11 +241,11 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         ("features", FeaturesSpec),
     ):
         if key in table:
-            with _at(f"{file} [fleet.{key}]"):
+            with at(f"{file} [fleet.{key}]"):
                 built[key] = _build(build, table[key])
-    with _at(f"{file} [fleet.failures]"):
+    with at(f"{file} [fleet.failures]"):
         _known_keys(table.get("failures", {}), ("probability",))
-    with _at(f"{file} [fleet]"):
+    with at(f"{file} [fleet]"):
         return FleetSpec(
             n_clients=table["n_clients"],
             tau_min=table["tau_min"],
@@ -322,7 +322,7 @@ def _nearest(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
 
 
 @contextmanager
-def _at(place: str) -> Iterator[None]:
+def at(place: str) -> Iterator[None]:
     """Put the place in front of every message about bad input."""
     try:
         yield

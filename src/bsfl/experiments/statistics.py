@@ -1,7 +1,7 @@
 """Means over seeds with 95 % intervals."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -93,3 +93,16 @@ def markdown_table(rows: list[dict[str, Any]]) -> str:
     """Return rows of names and intervals as Markdown."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(cells_of(row) for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def at_same_gini(front: Iterable[tuple[float, float]], uneven: float) -> float:
+    """Return the time on a front of (time, Gini) at a Gini, beyond its ends that of the end.
+
+    A point that another beats in both is no part of the front.
+
+    >>> at_same_gini([(10.0, 0.1), (4.0, 0.5), (6.0, 0.7)], 0.3)
+    7.0
+    """
+    points = sorted((g, time_s) for time_s, g in front)
+    best = np.minimum.accumulate([time_s for _, time_s in points])
+    return float(np.interp(uneven, [g for g, _ in points], best))

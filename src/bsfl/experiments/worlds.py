@@ -37,7 +37,10 @@ class AvailabilitySpec:
         checks.natural("rounds_per_step", self.rounds_per_step)
         if (self.kind == "recorded") != bool(self.path) or not isinstance(self.path, str):
             raise InvalidInput("path must be given for kind = 'recorded', and only for it")
-        if (self.kind in ("independent", "phones")) != (self.probability < 1):
+        by_chance = self.kind in ("independent", "phones")
+        if by_chance and self.probability == 1:
+            raise InvalidInput(f"kind = {self.kind!r} needs a probability below 1")
+        if not by_chance and self.probability < 1:
             raise InvalidInput("a probability below 1 belongs to kind 'independent' or 'phones'")
         if self.kind == "phones":
             checks.between("probability", self.probability, 0.0, MAX_PHONES)

@@ -40,7 +40,7 @@ def trace(
         model_bytes: As for phones; only for capacities.
         jitter: As for phones; only for capacities.
     """
-    if not isinstance(path, str):
+    if not isinstance(path, str) or not path:
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
     columns, rows = read_trace(Path(path))
     recorded = list(rows.values())

@@ -186,7 +186,7 @@ class BSFL:
             values = 1.0 / latency
         self.memory.add(state, who, context.t, values)
         keep_losses(state.loss, seen)
-        if self.aim:
+        if self.aim and len(seen.chosen):  # once a round, in however many reports it comes
             state.alpha = next_alpha(self.aim, state, context)
 
     def ucb(self, state: BsflState, context: RoundContext) -> FloatArray:

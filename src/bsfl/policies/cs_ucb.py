@@ -1,6 +1,7 @@
 """CS-UCB: client selection by upper confidence bounds alone (Xia et al. 2020)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class CsUcb:
     Attributes:
         tau_max: Latency that earns reward 0, in seconds.
     """
+
+    REMEMBERS_BY: ClassVar = ("tau_max",)
 
     tau_max: float
 

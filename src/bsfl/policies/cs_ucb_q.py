@@ -1,6 +1,7 @@
 """CS-UCB-Q: CS-UCB with a queue that demands each client's share (Xia et al. 2020)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class CsUcbQ:
         phi: Part of its proportional share that a client is guaranteed, between 0 and 1; then the
             shares add up to at most m.
     """
+
+    REMEMBERS_BY: ClassVar = ("tau_max",)
 
     tau_max: float
     beta: float = 0.5

@@ -28,6 +28,8 @@ class FedCS:
         candidates: How many random available clients are considered in a round; all when None.
     """
 
+    REMEMBERS_BY: ClassVar = ("tau_max",)
+
     tau_max: float
     latency_s: FloatArray | None = field(default=None, repr=False)
     upload_s: FloatArray | None = field(default=None, repr=False)

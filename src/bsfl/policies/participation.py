@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from bsfl.policies.memory import BsflState
-from bsfl.records import FloatArray, RoundContext
+from bsfl.records import FloatArray, IntArray, RoundContext
 
 UP, DOWN = 1.15, 1.03
 """Factors by which alpha moves at most in one correction; what was missed is hard to make good."""
@@ -79,10 +79,15 @@ def next_alpha(aim: Aim, state: BsflState, context: RoundContext) -> float:
     return float(np.clip(alpha * factor, LIMITS[0] * rounds, LIMITS[1] * rounds))
 
 
-def gini(values: np.ndarray) -> float:
-    """Return the Gini coefficient of some numbers of at least 0."""
-    n, total = len(values), values.sum()
-    if n == 0 or total == 0:
+def gini(counts: IntArray | FloatArray) -> float:
+    r"""Return the Gini coefficient of participation: 0 all equal, towards 1 a few have it all.
+
+    sum_i (2 i - K - 1) x_(i) / (K sum x) over the sorted counts.
+
+    >>> gini(np.array([5, 5, 5, 5])), gini(np.array([0, 0, 0, 8]))
+    (0.0, 0.75)
+    """
+    total, k = float(np.sum(counts)), len(counts)
+    if total == 0:
         return 0.0
-    rank = np.arange(1, n + 1)
-    return float((2 * rank - n - 1) @ np.sort(values) / (n * total))
+    return float(np.sum((2 * np.arange(1, k + 1) - k - 1) * np.sort(counts)) / (k * total))

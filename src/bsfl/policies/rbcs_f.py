@@ -1,6 +1,7 @@
 """RBCS-F: contextual bandit with a fairness queue (Huang et al. 2020)."""
 
 from dataclasses import InitVar, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class RbcsFState(Queued):
     Attributes:
         inverse: H_k^-1, kept up to date by rank-one updates.
         theta: H_k^-1 b_k.
-        last_chosen: Round in which the client was last chosen, 0 if never.
+        last_chosen: Round in which the client was last chosen, -1 if never.
         in_a_row: Whether it was chosen in the round before that one, too.
     """
 
@@ -60,6 +61,8 @@ class RbcsF:
             at 1 the queues would grow for ever.
     """
 
+    REMEMBERS_BY: ClassVar = ("n_features",)
+
     tau_max: float
     compute: FloatArray | None = field(default=None, repr=False)
     transfer: FloatArray | None = field(default=None, repr=False)
@@ -86,7 +89,12 @@ class RbcsF:
         for name in ("compute", "transfer"):
             if getattr(self, name) is not None:
                 must_cover(name, getattr(self, name), n_clients)
-        return RbcsFState(n_clients, 1 if self.compute is None else 3, self.ridge)
+        return RbcsFState(n_clients, self.n_features, self.ridge)
+
+    @property
+    def n_features(self) -> int:
+        """Length of a client's context."""
+        return 1 if self.compute is None else 3
 
     def select(
         self, state: RbcsFState, context: RoundContext, rng: np.random.Generator

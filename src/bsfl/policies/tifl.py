@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import InitVar, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -64,6 +65,8 @@ class TiFL:
         interval: Rounds between two updates of the probabilities.
     """
 
+    REMEMBERS_BY: ClassVar = ("tau_max", "tiers")
+
     tau_max: float
     rounds: int = 500
     tiers: int = 5
@@ -111,7 +114,7 @@ class TiFL:
             state.period = context.t // self.interval
             if state.formed:
                 self.form(state)
-            state.probability[:] = rank_probabilities(tier_losses(state))
+                state.probability[:] = rank_probabilities(tier_losses(state))
 
     def spend(self, state: TiflState, context: RoundContext, chosen: IntArray) -> None:
         """Book a round that a tier filled; before the first one the tiers are formed."""

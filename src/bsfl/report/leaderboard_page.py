@@ -34,8 +34,8 @@ NOTES = (
     "the target. Accuracy and the accuracy of the worst label: at equal virtual time. Select: real "
     "time of choosing and learning in a round. Last column: mean round time over the shortest that "
     "BSFL reaches with selections no less even, by some weight and either index (as printed, or "
-    "lognormal); below 1 is better than BSFL, – means more even than BSFL gets. Policies marked * "
-    "are told the true speeds."
+    "speeds='lognormal', quantile=0.9, optimism=2); below 1 is better than BSFL, – means more even "
+    "than BSFL gets. Policies marked * are told the true speeds."
 )
 MARKERS = "osD^v<>Pp*hXd8"
 

@@ -5,20 +5,6 @@ import numpy as np
 from bsfl.records import FloatArray, IntArray
 
 
-def gini(counts: IntArray | FloatArray) -> float:
-    r"""Return the Gini coefficient of participation: 0 all equal, towards 1 a few have it all.
-
-    sum_i (2 i - K - 1) x_(i) / (K sum x) over the sorted counts.
-
-    >>> gini(np.array([5, 5, 5, 5])), gini(np.array([0, 0, 0, 8]))
-    (0.0, 0.75)
-    """
-    total, k = float(np.sum(counts)), len(counts)
-    if total == 0:
-        return 0.0
-    return float(np.sum((2 * np.arange(1, k + 1) - k - 1) * np.sort(counts)) / (k * total))
-
-
 def lorenz(counts: IntArray | FloatArray) -> FloatArray:
     """Return the share of all selections that the least chosen 0, 1, 2, ... K clients have.
 

@@ -164,7 +164,8 @@ def report(
 @app.command()
 def leaderboard(
     scenarios: Annotated[
-        list[str] | None, typer.Argument(help="Scenarios that train. [all of the arena]")
+        list[str] | None,
+        typer.Argument(help="Scenarios that train. [the eight of docs/leaderboard.md]"),
     ] = None,
     policies: Annotated[
         list[str] | None,
@@ -181,7 +182,7 @@ def leaderboard(
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
-    """Let all policies compete in all scenarios of the arena, and rank them.
+    """Let all policies compete in the same scenarios, eight unless you name some, and rank them.
 
     Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
     """

@@ -24,7 +24,7 @@ from bsfl.cli.tables import (
 from bsfl.cli.terminal import clear_errors, console, errors
 from bsfl.experiments.ablations import ABLATIONS, run_ablation
 from bsfl.experiments.candidates import MOST_TRIES
-from bsfl.experiments.leaderboard import ARENA, run_leaderboard
+from bsfl.experiments.leaderboard import ARENA, COMPETITORS, run_leaderboard
 from bsfl.experiments.leaderboard import quick as quick_version
 from bsfl.experiments.results import Results, open_results
 from bsfl.experiments.runner import run_scenario
@@ -169,7 +169,7 @@ def leaderboard(
     ] = None,
     policies: Annotated[
         list[str] | None,
-        typer.Option("--policy", help="Who competes; repeat it for more. [everyone]"),
+        typer.Option("--policy", help="Who competes; repeat it for more. [all but the genie]"),
     ] = None,
     seeds: Seeds = None,
     tune: Annotated[
@@ -192,7 +192,7 @@ def leaderboard(
         board = run_leaderboard(
             [quick_version(one) for one in found] if quick else found,
             folder,
-            policies=policies or list(POLICIES),
+            policies=policies or list(COMPETITORS),
             seeds=seeds,
             tune=tune,
             jobs=jobs,

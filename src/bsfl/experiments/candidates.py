@@ -16,7 +16,6 @@ CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
         {"alpha": 20.0, **TAIL},
     ),
     "cs-ucb-q": ({}, {"beta": 0.2}, {"beta": 0.8}, {"phi": 0.9}),
-    "genie": ({}, {"alpha": 5.0}, {"alpha": 20.0}, {"alpha": 0.2}),
     "rbcs-f": ({}, {"latency_weight": 5.0}, {"latency_weight": 0.5}, {"latency_weight": 0.05}),
     "ucb-cs": ({}, {"gamma": 0.5}, {"gamma": 0.9}, {"gamma": 0.97}),
     "power-of-choice": ({}, {"candidates": 35}, {"candidates": 100}, {"candidates": 200}),

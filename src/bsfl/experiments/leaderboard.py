@@ -2,7 +2,7 @@
 
 DIR/tuning/<scenario>/   each policy's candidate settings in one world that is not used again
 DIR/<scenario>/          the chosen settings in the worlds that count
-DIR/<scenario>/front.json   what BSFL reaches with other weights: round time, participation
+DIR/<scenario>/front.json   what BSFL and the genie reach with other weights: time, participation
 DIR/leaderboard.json     all of it in numbers
 """
 
@@ -23,7 +23,7 @@ from bsfl.experiments.scenario import Scenario, parse_scenario
 from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.experiments.summary import evaluated, find_target, summarise, time_to
 from bsfl.extras import optional_imports
-from bsfl.policies import BSFL
+from bsfl.policies.registry import POLICIES
 from bsfl.records import FloatArray
 from bsfl.simulation import gini, participation, simulate
 from bsfl.statefile import replace_file
@@ -43,16 +43,20 @@ ARENA = (
 )
 """The scenarios of the leaderboard."""
 
+COMPETITORS = tuple(name for name in POLICIES if name not in KNOWS_THE_TRUTH)
+"""The policies of the leaderboard."""
+
 TUNING_SEED = 10_000
 """Seed of the world for tuning, far from those that count."""
 QUICK_PART, QUICK_SEEDS = 4, 1
 """A quick leaderboard plays a quarter of the time in one world."""
 FRONT_ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 100.0, 300.0, 1000.0)
-FRONT_INDICES: dict[str, dict[str, Any]] = {
-    "as printed": {},
-    "lognormal": {**TAIL, "optimism": 2.0},
+FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "BSFL as printed": ("bsfl", {}),
+    "BSFL lognormal": ("bsfl", {**TAIL, "optimism": 2.0}),
+    "genie": ("genie", {}),
 }
-"""Weights and indices of BSFL's front of round time against participation.
+"""Whose fronts of round time against participation are drawn, weight by weight.
 
 With small weights few clients take part, and more optimism pays: it finds the quickest of all.
 """
@@ -93,14 +97,14 @@ def run_leaderboard(
         results = Results(folder / scenario.name, final, seeds or final.seeds)
         with watch(results):
             run_scenario(final, results.folder, seeds=results.seeds, jobs=jobs)
-        front = bsfl_front(scenario, results.folder, seeds=results.seeds, jobs=jobs)
+        points = fronts(scenario, results.folder, seeds=results.seeds, jobs=jobs)
         board["scenarios"][scenario.name] = {
             "title": scenario.title,
             "seeds": results.seeds,
             "target": str(find_target(results)),
             "settings": settings,
-            "front": front,
-            "policies": _rows(results, front),
+            "fronts": points,
+            "policies": _rows(results, points),
         }
     content = json.dumps(board, indent=2) + "\n"
     replace_file(folder / "leaderboard.json", content.encode())
@@ -173,41 +177,43 @@ def tuned(
     return chosen
 
 
-def bsfl_front(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[Settings]:
-    """Return mean round time and Gini of BSFL for several weights with two indices.
+def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[Settings]:
+    """Return mean round time and Gini of BSFL with two indices, and of the genie, by weight.
 
     Nothing is trained for it: neither depends on the model.
     """
     path = folder / "front.json"
-    played = {"seeds": seeds, "alphas": list(FRONT_ALPHAS), "indices": FRONT_INDICES}
+    able = {label: front for label, front in FRONTS.items() if can_play(front[0], scenario)}
+    asked = {"seeds": seeds, "alphas": list(FRONT_ALPHAS), "fronts": json.loads(json.dumps(able))}
     if path.is_file():
         known = json.loads(path.read_text())
-        front: list[Settings] = known.pop("front")
-        if known == played:
-            return front
-    choices = [(index, alpha) for index in FRONT_INDICES for alpha in FRONT_ALPHAS]
-    points = Parallel(n_jobs=jobs)(
-        delayed(_played)(scenario, index, alpha, seed)
-        for index, alpha in choices
+        points: list[Settings] = known.pop("points")
+        if known == asked:
+            return points
+    choices = [(label, alpha) for label in able for alpha in FRONT_ALPHAS]
+    policies = [(able[label][0], {**able[label][1], "alpha": alpha}) for label, alpha in choices]
+    weighted = with_policies(scenario, {str(i): policy for i, policy in enumerate(policies)})
+    played = Parallel(n_jobs=jobs)(
+        delayed(_played)(weighted, label, seed)
+        for label in weighted.policies
         for seed in range(seeds)
     )
-    measured = np.array(points).reshape(len(choices), seeds, 2).mean(axis=1)
-    front = [
-        {"index": index, "alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}
-        for (index, alpha), (round_s, uneven) in zip(choices, measured, strict=True)
+    measured = np.array(played).reshape(len(choices), seeds, 2).mean(axis=1)
+    points = [
+        {"front": label, "alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}
+        for (label, alpha), (round_s, uneven) in zip(choices, measured, strict=True)
     ]
-    content = json.dumps({**played, "front": front}, indent=2) + "\n"
+    content = json.dumps({**asked, "points": points}, indent=2) + "\n"
     replace_file(path, content.encode())
-    return front
+    return points
 
 
-def _played(scenario: Scenario, index: str, alpha: float, seed: int) -> tuple[float, float]:
-    """Return mean round time and Gini of one run of BSFL that trains nothing."""
+def _played(scenario: Scenario, label: str, seed: int) -> tuple[float, float]:
+    """Return mean round time and Gini of one run that trains nothing."""
     fleet = scenario.world(seed)
-    policy = BSFL(alpha=alpha, tau_max=fleet.tau_max, **FRONT_INDICES[index])
     records = list(
         simulate(
-            policy,
+            scenario.policy(label, fleet),
             fleet,
             cohort_size=scenario.cohort_size,
             rounds=scenario.rounds,
@@ -221,20 +227,21 @@ def _played(scenario: Scenario, index: str, alpha: float, seed: int) -> tuple[fl
     return clock_s / len(records), gini(participation(chosen, fleet.n_clients))
 
 
-def round_at_gini(front: list[Settings], uneven: float) -> float | None:
+def round_at_gini(points: list[Settings], uneven: float) -> float | None:
     """Return BSFL's mean round time at a Gini; None if that is more even than any weight gets."""
-    if uneven < min(point["gini"] for point in front):
+    reached = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
+    if uneven < min(point["gini"] for point in reached):
         return None
-    return at_same_gini([(point["mean_round_s"], point["gini"]) for point in front], uneven)
+    return at_same_gini([(point["mean_round_s"], point["gini"]) for point in reached], uneven)
 
 
-def _rows(results: Results, front: list[Settings]) -> dict[str, Any]:
+def _rows(results: Results, points: list[Settings]) -> dict[str, Any]:
     """Return the numbers of every policy in one scenario."""
     summary = summarise(results)
     equal_s = equal_times(results)
     rows = {}
     for label, row in summary["policies"].items():
-        bsfl_round = round_at_gini(front, row["gini"]["mean"])
+        bsfl_round = round_at_gini(points, row["gini"]["mean"])
         own_round = row["mean_round_s"]["mean"]
         rows[label] = {
             key: row[key]

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bsfl.experiments.leaderboard import FRONT_INDICES
+from bsfl.experiments.leaderboard import FRONTS
 from bsfl.experiments.statistics import seeds_in_words, shown
 from bsfl.report.page import PAGE_STYLE
 from bsfl.report.style import COLOURS, LINES, house_style, save
@@ -35,7 +35,7 @@ NOTES = (
     "time of choosing and learning in a round. Last column: mean round time over the shortest that "
     "BSFL reaches with selections no less even, by some weight and either index (as printed, or "
     "speeds='lognormal', quantile=0.9, optimism=2); below 1 is better than BSFL, – means more even "
-    "than BSFL gets. Policies marked * are told the true speeds."
+    "than BSFL gets. A genie (*), if asked to compete, is told the true speeds."
 )
 MARKERS = "osD^v<>Pp*hXd8"
 
@@ -97,7 +97,7 @@ def markdown(board: dict[str, Any]) -> str:
 
 
 def pareto_figure(board: dict[str, Any]) -> Figure:
-    """Return mean round time against Gini in every scenario, with BSFL's front."""
+    """Return mean round time against Gini in every scenario, with fronts."""
     parts = board["scenarios"]
     columns = min(4, len(parts))
     n_rows = -(-len(parts) // columns)
@@ -107,14 +107,17 @@ def pareto_figure(board: dict[str, Any]) -> Figure:
         labels = list(dict.fromkeys(k for part in parts.values() for k in part["policies"]))
         handles: dict[str, Any] = {}
         for axes, (name, part) in zip(grid, parts.items(), strict=False):
-            for index, dashes in zip(FRONT_INDICES, LINES, strict=False):
+            for name_of_front, dashes in zip(FRONTS, LINES, strict=False):
                 front = sorted(
-                    (p["gini"], p["mean_round_s"]) for p in part["front"] if p["index"] == index
+                    (p["gini"], p["mean_round_s"])
+                    for p in part["fronts"]
+                    if p["front"] == name_of_front
                 )
-                (line,) = axes.plot(
-                    *zip(*front, strict=True), color="0.5", ls=dashes, lw=1.2, zorder=1
-                )
-                handles[f"BSFL, {index}, other weights"] = line
+                if front:
+                    (line,) = axes.plot(
+                        *zip(*front, strict=True), color="0.5", ls=dashes, lw=1.2, zorder=1
+                    )
+                    handles[f"{name_of_front}, other weights"] = line
             for label, row in part["policies"].items():
                 i = labels.index(label)
                 handles[label] = axes.scatter(
@@ -163,7 +166,8 @@ def _page(board: dict[str, Any], figure: Figure) -> str:
         "table.</p>",
         "<figure><img alt='mean round time against Gini in every scenario' style='max-width:100%' "
         f"src='data:image/png;base64,{picture}'><figcaption>Lower and further left is better. The "
-        "lines are what BSFL reaches with other weights.</figcaption></figure>",
+        "lines are what BSFL, and the genie that is told true speeds, reach with other weights."
+        "</figcaption></figure>",
     ]
     for name, part in board["scenarios"].items():
         head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)

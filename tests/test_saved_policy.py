@@ -2,8 +2,8 @@
 
 import pytest
 
-from bsfl import BSFL, Scheduler
-from bsfl.errors import StateFileError
+from bsfl import BSFL, Scheduler, statefile
+from bsfl.errors import NotAStateFile, StateFileError
 from bsfl.policies import CsUcb, CsUcbQ, FedCS, RbcsF, TiFL
 from bsfl.saved_policy import described, policy_of
 
@@ -64,3 +64,9 @@ def test_peers_go_on_with_what_gives_their_numbers_a_meaning(tmp_path, saved, gi
     with pytest.raises(StateFileError, match=f"saved with {setting}, and what it remembers"):
         Scheduler.load(tmp_path / "s", policy=given)
     Scheduler.load(tmp_path / "s", policy=saved)
+
+
+def test_a_model_is_no_scheduler(tmp_path):
+    statefile.write(tmp_path / "m", {"version": "0.1.0"}, {})
+    with pytest.raises(NotAStateFile, match="holds something else than a scheduler"):
+        Scheduler.load(tmp_path / "m")

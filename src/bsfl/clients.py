@@ -61,14 +61,14 @@ class ClientTable:
 
     def index_of(self, client: ClientId) -> int:
         """Return the index of a client that was met before."""
-        index = self._index.get(_clean_id(client))
+        index = self._index.get(clean_id(client))
         if index is None:
             raise UnknownClient(f"unknown client {client!r}; it never joined the fleet")
         return index
 
     def clean(self, clients: Iterable[ClientId]) -> list[Any]:
         """Return ids after checking that they are distinct and all str or all int."""
-        ids = [_clean_id(client) for client in _collection(clients)]
+        ids = [clean_id(client) for client in _collection(clients)]
         first = (self.ids or ids or [""])[0]
         for client in ids:
             if type(client) is not type(first):
@@ -289,7 +289,8 @@ def _collection(clients: Iterable[ClientId]) -> Sequence[Any]:
     return listed
 
 
-def _clean_id(client: ClientId) -> ClientId:
+def clean_id(client: ClientId) -> ClientId:
+    """Return an id as a plain str or int, after checking that it is one."""
     if isinstance(client, str):
         return str(client)
     try:

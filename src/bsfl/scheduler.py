@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bsfl import checks, statefile
 from bsfl.background import BackgroundWriter
 from bsfl.clients import ClientId, ClientTable
-from bsfl.errors import InvalidInput, NotSelected
+from bsfl.errors import InvalidInput, NotAStateFile, NotSelected
 from bsfl.policies.base import Policy, State, chooses_fewer
 from bsfl.randomness import stream
 from bsfl.records import (
@@ -316,6 +316,8 @@ class Scheduler:
                 those that say how answers are remembered.
         """
         header, arrays = statefile.read(Path(path))
+        if "policy" not in header:
+            raise NotAStateFile(f"{path} holds something else than a scheduler; nothing was loaded")
         policy = policy_of(header, path, policy)
         scheduler = cls(policy, cohort_size=header["cohort_size"], seed=header["seed"])
         scheduler.t = header["t"]

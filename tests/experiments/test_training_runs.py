@@ -1,5 +1,6 @@
 """Scenarios that train: time limits, losses for policies, the same bytes after a cut."""
 
+import json
 import os
 import subprocess
 import sys
@@ -209,12 +210,30 @@ def test_threads_of_a_process_are_the_users_choice(monkeypatch, tmp_path):
             {"evaluate_every_s": -1},
             "evaluate_every_s must be a finite number of at least 0, got -1",
         ),
-        ({"target_accuracy": 80}, "target_accuracy must be between 0 and 1, got 80"),
+        ({"target_accuracy": 0.8}, "target_accuracy belongs to images"),
+        (
+            {"dataset": "fashion-mnist-small", "target_accuracy": 80},
+            "target_accuracy must be between 0 and 1, got 80",
+        ),
     ],
 )
 def test_mistakes_are_named(learning, message):
     with pytest.raises(InvalidInput, match=message):
         scenario(**learning)
+
+
+def test_a_run_that_diverges_sets_no_target(tmp_path):
+    wild = content(learning_rate=5.0) | {"seeds": 1}
+    results = run_scenario(parse_scenario(wild, name="wild", file="x"), tmp_path, jobs=1)
+    assert all(np.isinf(results.records(k)[0]["test_loss"][-1]) for k in ("bsfl", "random"))
+    text = json.dumps(summarise(results), allow_nan=False)
+    assert json.loads(text)["policies"]["bsfl"]["reached_target"] == 0.0
+
+
+def test_noise_needs_samples_of_ones_own(tmp_path):
+    shared = {"kind": "iid", "samples": 2000, "reuse": True, "quality": [0.0, 1.0]}
+    with pytest.raises(InvalidInput, match="noise needs a split in which no two clients share"):
+        run_scenario(scenario(split=shared), tmp_path, jobs=1)
 
 
 def test_mistakes_in_training_show_before_anything_runs(tmp_path):

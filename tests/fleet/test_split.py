@@ -234,7 +234,7 @@ def test_the_settings_of_every_split_can_be_listed():
         ),
         (
             lambda: with_label_noise(iid([0, 1], 1, rng()), rng(), share=0.5),
-            "share must be a list of numbers, got 0.5",
+            "label_noise must be a list of numbers, got 0.5",
         ),
         (
             lambda: with_label_noise(iid([0, 0], 1, rng()), rng(), share=(0, 1)),

@@ -119,3 +119,26 @@ def test_recorded_phones_are_rarely_available():
     assert np.mean(state[state >= 0] == 1) == pytest.approx(0.08, abs=0.005)
     assert rates.mean() == pytest.approx(np.mean(state == 1))
     assert np.mean(rates == 0) == pytest.approx(0.29, abs=0.01)
+
+
+def test_files_that_break_off_are_refused(tmp_path):
+    whole = tmp_path / "whole.npz"
+    np.savez_compressed(whole, state=np.ones((50, 20), dtype=np.int8))
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "cut.npz").write_bytes(whole.read_bytes()[:-30])
+    np.savez(tmp_path / "objects.npz", state=np.array([[None]]))
+    for name in ("empty.npy", "cut.npz", "objects.npz"):
+        with pytest.raises(InvalidInput, match=f"{name} cannot be read as an .npz or .npy file"):
+            read_availability(tmp_path / name, 3, np.random.default_rng(0))
+    np.savez(tmp_path / "other.npz", states=np.ones((5, 2)))
+    with pytest.raises(InvalidInput, match="there is no array 'state'"):
+        read_availability(tmp_path / "other.npz", 3, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("slow", "fast", "n"), [(0.5, 0.5, 7), (0.9, 0.1, 10), (0.8, 0.2, 10)])
+def test_three_speeds_take_any_shares_that_fit(slow, fast, n):
+    model = POPULATIONS["authors-three-speeds"](
+        n, np.random.default_rng(0), slow_share=slow, fast_share=fast
+    )
+    assert model.n_clients == n
+    assert np.count_nonzero(model.draw(1, np.random.default_rng(1)) < 0.2) >= round(fast * n) - 1

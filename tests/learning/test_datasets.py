@@ -124,6 +124,20 @@ def test_cifar_pickles_are_refused(tmp_path):
         read(entry, tmp_path)
 
 
+def test_pickles_do_not_hide_a_good_copy(tmp_path):
+    entry, arrays = fake_cifar()
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    assert entry.layout_in(tmp_path) is None, "bsfl data list does not count them"
+    below = tmp_path / "cifar10"
+    write_archive(below / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", cifar_binary(arrays))
+    assert same(read(entry, tmp_path), arrays)
+
+
+def test_a_folder_may_be_named_by_a_string(tmp_path):
+    with pytest.raises(NoSource, match=f"data folder: {tmp_path} does not hold cifar10"):
+        load_dataset("cifar10", data_dir=str(tmp_path))
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_one_flipped_bit_is_found(tmp_path, part):
     entry, arrays = fake_fashion()

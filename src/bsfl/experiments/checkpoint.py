@@ -12,7 +12,7 @@ from bsfl.learning.task import CohortResult, Evaluation, Params, Task
 from bsfl.records import FloatArray, IntArray
 
 SAVE_EVERY_S = 20.0
-"""Seconds of real time between two saves, which is what a killed run loses at most."""
+"""Seconds of real time between two saves; a killed run loses these and the round it was in."""
 
 
 class Checkpointed:
@@ -88,7 +88,7 @@ class Checkpointed:
             header, arrays = statefile.read(self.path)
         except StateFileError:
             return
-        if header["version"] != bsfl.__version__:
+        if header.get("version") != bsfl.__version__:
             return
         ends = np.cumsum(arrays.pop("trained"))
         self.losses = np.split(arrays.pop("losses"), ends)[: len(ends)]

@@ -57,6 +57,8 @@ class LearningSpec:
         checks.one_of("kind", self.split.get("kind"), tuple(SPLITS))
         checks.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
         if self.target_accuracy is not None:
+            if self.dataset == LINEAR:
+                raise InvalidInput("target_accuracy belongs to images; a regression has a loss")
             checks.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
 
     def deal(self, n_clients: int, seed: int) -> Split:
@@ -125,6 +127,9 @@ def linear_data(seed: int) -> Pairs:
 
 def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
     """Return targets with noise of standard deviation 1 - q where their holder's quality is q."""
+    if not np.any(split.quality < 1):
+        return y
+    _must_not_share(split)
     noise = stream(seed, "target-noise").normal(size=len(split.indices))
     seen = y.copy()
     seen[split.indices] += (1.0 - split.quality[split.owner]) * noise
@@ -139,13 +144,17 @@ def _as_seen(data: Dataset, split: Split, seed: int) -> tuple[Any, Any]:
     """Return images and labels as their holders see them: noisy where quality is low."""
     if not np.any(split.quality < 1) and not np.any(split.label_noise > 0):
         return data.x_train, data.y_train
-    if len(np.unique(split.indices)) < len(split.indices):
-        raise InvalidInput("noise needs a split in which no two clients share a sample")
+    _must_not_share(split)
     x, y = data.x_train.copy(), data.y_train.copy()
     y[split.indices] = split.labels
     for client in np.flatnonzero(split.quality < 1).tolist():
         x[split.of(client)] = client_images(split, data.x_train, client, seed=seed)
     return x, y
+
+
+def _must_not_share(split: Split) -> None:
+    if len(np.unique(split.indices)) < len(split.indices):
+        raise InvalidInput("noise needs a split in which no two clients share a sample")
 
 
 @lru_cache(maxsize=2)

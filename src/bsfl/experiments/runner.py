@@ -17,6 +17,7 @@ from bsfl.learning.task import CohortResult, Evaluation, Params, Task
 from bsfl.policies.base import Policy, State
 from bsfl.records import IntArray, Observations, RoundContext, RoundRecord
 from bsfl.simulation import simulate
+from bsfl.statefile import replace_file
 
 with optional_imports():
     from joblib import Parallel, delayed
@@ -141,7 +142,7 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     run_file.append(while_alive(parent, records))
     run_file.checkpoint.unlink(missing_ok=True)
     if policy.rounds:
-        run_file.timing.write_text(f"{policy.seconds / policy.rounds:.9f}\n")
+        replace_file(run_file.timing, f"{policy.seconds / policy.rounds:.9f}\n".encode())
 
 
 class Timed:

@@ -159,7 +159,8 @@ def find_target(results: Results) -> Target:
     accuracies = ends("test_accuracy")
     if not np.isnan(accuracies).any():
         return Target("test_accuracy", round(ACCURACY_PART * min(accuracies), 3))
-    return Target("test_loss", LOSS_TIMES * max(ends("test_loss")))
+    finite = [loss for loss in ends("test_loss") if math.isfinite(loss)]  # some may diverge
+    return Target("test_loss", LOSS_TIMES * max(finite, default=0.0))
 
 
 def time_to(results: Results, label: str, target: Target) -> FloatArray:

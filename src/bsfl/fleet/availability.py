@@ -1,5 +1,7 @@
 """Which clients can be reached in a round."""
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -72,13 +74,14 @@ def read_availability(
     Each client follows a random device, twice the same one only if there are fewer devices.
     """
     try:
-        content = np.load(path, allow_pickle=False)
-    except (OSError, ValueError):
+        with path.open("rb") as file:
+            content = np.load(file, allow_pickle=False)
+            if isinstance(content, np.lib.npyio.NpzFile):
+                content = content.get("state")
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         raise InvalidInput(f"{path} cannot be read as an .npz or .npy file") from None
-    if isinstance(content, np.lib.npyio.NpzFile):
-        if "state" not in content:
-            raise InvalidInput(f"{path}: there is no array 'state' in the file")
-        content = content["state"]
+    if content is None:
+        raise InvalidInput(f"{path}: there is no array 'state' in the file")
     if content.ndim != 2 or content.size == 0 or not np.isin(content, (-1, 0, 1)).all():
         raise InvalidInput(f"{path}: availability must be [time, device] with values 1, 0 and -1")
     n_devices = content.shape[1]

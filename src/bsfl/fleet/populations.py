@@ -49,10 +49,11 @@ def authors_three_speeds(
     middle, U(0.93, 0.97) for the fast, sd U(0, 0.03).
     """
     checks.between("slow_share", slow_share, 0.0, 1.0)
-    checks.between("fast_share", fast_share, 0.0, 1.0 - slow_share)
+    checks.between("fast_share", fast_share, 0.0, round(1.0 - slow_share, 9))
     place = rng.permutation(n_clients)
     rate = rng.uniform(0.15, 0.2, n_clients)
-    n_slow, n_fast = round(slow_share * n_clients), round(fast_share * n_clients)
+    n_slow = round(slow_share * n_clients)
+    n_fast = min(round(fast_share * n_clients), n_clients - n_slow)
     rate[place[:n_slow]] = rng.uniform(0.1, 0.12, n_slow)
     rate[place[n_slow : n_slow + n_fast]] = rng.uniform(0.93, 0.97, n_fast)
     sd = rng.uniform(0, 0.03, n_clients)

@@ -202,7 +202,7 @@ def with_label_noise(split: Split, rng: np.random.Generator, *, share: Range) ->
     Each client draws its share of wrong labels uniformly from the range; it is rounded to whole
     samples.
     """
-    low, high = _range("share", share)
+    low, high = _range("label_noise", share)
     if split.n_labels < 2 and high > 0:
         raise InvalidInput("label noise needs at least 2 labels, got 1")
     wanted = np.rint(rng.uniform(low, high, split.n_clients) * split.sizes).astype(np.int64)

@@ -236,7 +236,9 @@ def test_differential_privacy_around_it_is_refused_too():
         ({"deadline_s": 5.0, "lifetime_s": 4.0}, "lifetime_s must be .* at least 5, got 4.0"),
         ({"min_clients": 0}, "min_clients must be a whole number of at least 1, got 0"),
         ({"wait_s": -1.0}, "wait_s must be a finite number of at least 0, got -1.0"),
-        ({"state_path": "nowhere/file"}, "state_path must lie in a folder that exists"),
+        ({"state_path": "nowhere/file"}, "state_path must be a file in a folder that exists"),
+        ({"state_path": "."}, "state_path must be a file in a folder that exists, got '.'"),
+        ({"lifetime_s": 0.0}, "lifetime_s must be a finite number above 0, got 0.0"),
     ],
 )
 def test_wrong_options(options, message):
@@ -265,6 +267,26 @@ def test_a_strategy_that_waits_for_more_is_stopped(monkeypatch):
     selected, grid = federation(fleet(1, 1), strategy=Greedy())
     with pytest.raises(InvalidInput, match="waits for more than the 2 nodes that were chosen"):
         start(selected, grid)
+
+
+def test_clients_are_registered_after_a_file_is_read(tmp_path):
+    scheduler = Scheduler(UniformRandom(), cohort_size=2)
+    scheduler.join(["0", "1"], samples=[10, 20])
+    path = tmp_path / "scheduler.bsfl"
+    with pytest.raises(InvalidInput, match="must be new, as a file would replace it; register"):
+        federation(fleet(1, 1), scheduler=scheduler, state_path=path)
+    selected, grid = federation(fleet(1, 1), state_path=path)
+    start(selected, grid)
+    again, grid = federation(fleet(1, 1), state_path=path)
+    again.scheduler.join(["0", "1"], samples=[10, 20])
+    start(again, grid)
+    assert again.scheduler.t == 2
+
+
+def test_a_strategy_may_have_a_scheduler_of_its_own():
+    strategy = FedAvg(fraction_evaluate=0.0)
+    strategy.scheduler = "of learning rates"
+    start(*federation(fleet(1, 1), strategy=strategy))
 
 
 def test_it_wraps_once():

@@ -143,9 +143,22 @@ def test_too_few_clients_is_an_error_not_a_wait_for_ever():
     selected, grid = federation(fleet(1.0), min_clients=3, wait_s=60.0)
     with pytest.raises(
         NotEnoughClients,
-        match=r"waited 60 s for 3 clients \(2 of them free\): 1 nodes are connected, "
+        match=r"waited 6\d s for 3 clients \(2 of them free\): 1 nodes are connected, "
         "1 have said who they are, 1 are free",
     ):
+        start(selected, grid)
+
+
+def test_nodes_that_share_a_name_are_told_apart_from_silent_ones():
+    selected, grid = federation(fleet(1, 1, 1), identity=lambda node: "same")
+    with pytest.raises(NotEnoughClients, match="3 have said who they are as 1 clients, 1 are free"):
+        start(selected, grid)
+
+
+@pytest.mark.parametrize("name", [None, ["a"], 1.5])
+def test_a_function_must_name_clients(name):
+    selected, grid = federation(fleet(1, 1), identity=lambda node: name)
+    with pytest.raises(InvalidInput, match="a client id must be a str or an int, got"):
         start(selected, grid)
 
 

@@ -53,6 +53,21 @@ def test_nobody_answers_and_training_goes_on():
     assert "nobody answered" in selected.rounds[0].line()
 
 
+def test_without_a_deadline_the_silent_are_waited_for_until_they_expire():
+    silent_once = [itertools.chain([None], itertools.repeat(1.0)) for _ in range(2)]
+    selected, grid = federation(fleet(*silent_once))
+    start(selected, grid, rounds=2, timeout=400.0)
+    assert [len(r.kept) for r in selected.rounds] == [0, 2]
+    assert grid.clock.now == pytest.approx(1000.0 + 800.0 + 1.0, abs=15.0), "twice the timeout"
+
+
+def test_no_strategy_needs_nobody():
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=0)
+    selected, grid = federation(fleet(99.0, 99.0), strategy=strategy, deadline_s=5.0)
+    start(selected, grid, rounds=2)
+    assert [len(r.cohort) for r in selected.rounds] == [2, 2]
+
+
 def test_messages_live_as_long_as_stragglers_may_answer():
     selected, grid = federation(fleet(1, 1), deadline_s=10.0)
     start(selected, grid)

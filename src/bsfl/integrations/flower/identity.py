@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from bsfl import checks
-from bsfl.clients import ClientId
+from bsfl.clients import ClientId, clean_id
 from bsfl.integrations.flower.clock import Clock
 from bsfl.integrations.flower.invitations import is_lost
 
@@ -59,6 +59,10 @@ class Directory:
         """Return the node of every client that is online: the latest, if it was restarted."""
         return {client: node for node, client in self._client_of.items() if node in online}
 
+    def n_named(self, online: Collection[int]) -> int:
+        """Return how many nodes that are online have a name, be it one that others have, too."""
+        return sum(node in online for node in self._client_of)
+
     def is_waiting(self, online: Collection[int]) -> bool:
         """Return whether a node that is online may be about to say who it is."""
         quiet_since = self._clock.monotonic() - QUIET_S
@@ -80,7 +84,7 @@ class Directory:
             wanted = set(strangers)
             for info in grid.get_nodes():
                 if info.node_id in wanted:
-                    self._client_of[info.node_id] = self.identity(info)
+                    self._client_of[info.node_id] = clean_id(self.identity(info))
         else:
             self._client_of.update((node, name_of(node)) for node in strangers)
 

@@ -1,5 +1,6 @@
 """Training messages on their way: who was invited, when, and who still owes an answer."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -68,6 +69,11 @@ class Invitations:
     def busy(self) -> set[int]:
         """The nodes that have a message to work on."""
         return {invitation.node for invitation in self._open.values()}
+
+    @property
+    def settled_at(self) -> float:
+        """When the last of them will have expired; long ago if there is none."""
+        return max((invitation.expires_at for invitation in self._open.values()), default=-math.inf)
 
     def send(
         self,

@@ -40,6 +40,7 @@ class Limits:
         elif self.quorum:
             raise InvalidInput(f"quorum={self.quorum} needs a deadline_s, or a policy with tau_max")
         if self.lifetime_s is not None:
+            checks.positive("lifetime_s", self.lifetime_s)
             checks.at_least("lifetime_s", self.lifetime_s, self.deadline_s or 0.0)
 
     @property
@@ -55,7 +56,3 @@ class Limits:
         """Return after how many seconds a message expires."""
         due_s = self.due_s(timeout)
         return max(self.lifetime_s or 2.0 * due_s, due_s)
-
-    def patience_s(self) -> float:
-        """Return how long to wait for enough clients: stragglers must have had time to expire."""
-        return max(self.wait_s, self.expiry_s(None) if self.deadline_s else 0.0)

@@ -37,8 +37,6 @@ def check_strategy(strategy: Any) -> None:
         if isinstance(layer, DIFFERENTIAL_PRIVACY):
             raise InvalidInput(f"{type(layer).__name__} cannot be combined: {PRIVACY_REASON}")
         layer = getattr(layer, "strategy", None)
-    if hasattr(strategy, "scheduler"):
-        raise InvalidInput("strategy is wrapped already; wrap it in Selected once")
     if getattr(strategy, "fraction_train", 1.0) == 0.0:
         raise InvalidInput(
             f"fraction_train of {type(strategy).__name__} must not be 0: nobody would train"

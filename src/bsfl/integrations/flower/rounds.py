@@ -102,11 +102,13 @@ class Rounds:
             is_enough = (
                 len(clients) >= self.limits.min_clients and len(free) >= self.limits.min_free
             )
-            is_late = self.clock.monotonic() - start >= self.limits.patience_s()
+            now = self.clock.monotonic()
+            is_late = now - start >= self.limits.wait_s
             if is_enough and (is_late or not self.directory.is_waiting(online)):
                 return free
-            if is_late:
-                raise self._too_few(online, clients, free)
+            too_few_without_stragglers = len(clients) < self.limits.min_clients
+            if is_late and (too_few_without_stragglers or now >= self.invitations.settled_at):
+                raise self._too_few(now - start, online, clients, free)
             if n_before != (n_before := len(clients)):
                 _LOG.info(
                     "bsfl: waiting; %d of %d nodes have said who they are, at least %d must",
@@ -117,13 +119,18 @@ class Rounds:
             self.clock.sleep(pause_s(self.clock.monotonic() - start))
 
     def _too_few(
-        self, online: Collection[int], clients: Collection[ClientId], free: Collection[ClientId]
+        self,
+        waited_s: float,
+        online: Collection[int],
+        clients: Collection[ClientId],
+        free: Collection[ClientId],
     ) -> NotEnoughClients:
-        limits = self.limits
+        limits, n_named = self.limits, self.directory.n_named(online)
+        shared = f" as {len(clients)} clients" if len(clients) < n_named else ""
         return NotEnoughClients(
-            f"waited {limits.patience_s():g} s for {limits.min_clients} clients "
+            f"waited {waited_s:.0f} s for {limits.min_clients} clients "
             f"({limits.min_free} of them free): {len(online)} nodes are connected, "
-            f"{len(clients)} have said who they are, {len(free)} are free"
+            f"{n_named} have said who they are{shared}, {len(free)} are free"
         )
 
     # --- the exchange ---------------------------------------------------------------------------

@@ -85,6 +85,8 @@ class Selected(Strategy):
         if not isinstance(scheduler, Scheduler):
             raise InvalidInput(f"scheduler must be a bsfl.Scheduler, got {scheduler!r}")
         check_strategy(strategy)
+        if isinstance(strategy, Selected):
+            raise InvalidInput("strategy is wrapped already; wrap it in Selected once")
         self.strategy = strategy
         self.limits = Limits(
             cohort_size=scheduler.cohort_size,
@@ -93,7 +95,7 @@ class Selected(Strategy):
             invite=invite,
             lifetime_s=lifetime_s,
             min_clients=_min_clients(strategy, scheduler) if min_clients is None else min_clients,
-            min_free=min(getattr(strategy, "min_train_nodes", 1), scheduler.cohort_size),
+            min_free=min(max(getattr(strategy, "min_train_nodes", 1), 1), scheduler.cohort_size),
             wait_s=wait_s,
         )
         self.state_path = None if state_path is None else Path(state_path)
@@ -231,9 +233,16 @@ def _restored(scheduler: Scheduler, path: Path | None) -> Scheduler:
     """Return what a file knows under the given settings; a scheduler that is not new stays."""
     if path is None:
         return scheduler
-    if not path.parent.is_dir():
-        raise InvalidInput(f"state_path must lie in a folder that exists, got {str(path)!r}")
-    if scheduler.t or not path.exists():
+    if not path.parent.is_dir() or path.is_dir():
+        raise InvalidInput(f"state_path must be a file in a folder that exists, got {str(path)!r}")
+    if scheduler.t:
+        return scheduler
+    if len(scheduler.clients):
+        raise InvalidInput(
+            "a scheduler with a state_path must be new, as a file would replace it; register "
+            "clients afterwards, with the scheduler of Selected"
+        )
+    if not path.exists():
         return scheduler
     restored = Scheduler.load(path, policy=scheduler.policy)
     restored.cohort_size = scheduler.cohort_size

@@ -30,6 +30,7 @@ class Entry:
         licence: Terms of use, for the list.
         embedded: Whether it is part of the package; then it comes from nowhere else.
         layouts: How a folder can hold it, beside our own NAME.npz.
+        refused: How it may lie there, too, and is not read; reading says why.
         subfolders: Where else to look below a folder that the user named.
         system: Folders where system packages put it.
         remote: Where to get it when it is not on this machine, in this order.
@@ -40,6 +41,7 @@ class Entry:
     licence: str
     embedded: bool = False
     layouts: tuple[Layout, ...] = ()
+    refused: tuple[Layout, ...] = ()
     subfolders: tuple[str, ...] = ()
     system: tuple[Path, ...] = ()
     remote: tuple[Source, ...] = ()
@@ -143,8 +145,8 @@ CIFAR10 = Entry(
         Layout(cifar.has_binary_files, cifar.read_binary_files),
         Layout(cifar.has_binary_archive, cifar.read_binary_archive),
         Layout(cifar.has_npm_archive, cifar.read_npm_archive),
-        Layout(cifar.has_pickles, cifar.refuse_pickles),
     ),
+    refused=(Layout(cifar.has_pickles, cifar.refuse_pickles),),
     subfolders=("cifar10",),
     remote=(
         from_addresses([CIFAR_ADDRESS]),

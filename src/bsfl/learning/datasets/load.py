@@ -126,6 +126,9 @@ def find_entry(name: str) -> Entry:
 def _read(entry: Entry, folder: Path) -> Dataset:
     found = entry.layout_in(folder)
     if found is None:
+        for layout in entry.refused:
+            if layout.present(folder):
+                layout.read(folder)  # says why
         raise UnreadableData(f"{folder} does not hold {entry.name}")
     where, layout = found
     try:

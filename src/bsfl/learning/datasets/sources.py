@@ -58,7 +58,7 @@ class Source:
 def named_folder(data_dir: Path | None) -> Path | None:
     """Return the folder that the user named by an option or in the environment, if any."""
     if data_dir is not None:
-        return data_dir
+        return Path(data_dir)
     return Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None
 
 

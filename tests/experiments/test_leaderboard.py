@@ -192,7 +192,7 @@ def test_results_without_timing_say_so(scenario, tmp_path):
 
 
 def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
-    fixed = {"random", "weighted", "cs-ucb", "age"}
+    fixed = {"random", "weighted", "age"}
     assert set(lb.CANDIDATES) == set(lb.COMPETITORS) - fixed
     for name in fixed:
         assert set(settings_of(name)) <= {"tau_max"}

@@ -76,6 +76,8 @@ def test_what_a_scenario_says_is_built():
     assert world.samples.mean() == pytest.approx(50, rel=0.05)
     assert np.all((world.quality >= 0.5) & (world.quality <= 1.0))
     assert scenario.policy("bsfl", world).tau_max == 60.0, "the deadline is the server's own"
+    planned = parse(policies__tifl={})
+    assert planned.policy("tifl", world).rounds == planned.rounds, "and how long it plans for"
 
 
 def test_worlds_depend_on_the_seed():

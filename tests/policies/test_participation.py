@@ -87,6 +87,7 @@ def test_newcomers_and_those_who_left_are_judged_fairly():
         ({}, "needs floor or max_gini"),
         ({"floor": 1.2}, "floor must be"),
         ({"floor": 0.8, "max_gini": 0.1}, "both set alpha"),
+        ({"floor": 0.8, "alpha": 3.0}, "finds alpha by itself; leave it out"),
         ({"max_gini": -0.1}, "max_gini must be"),
     ],
 )

@@ -15,13 +15,19 @@ CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
         {"alpha": 5.0, **TAIL},
         {"alpha": 20.0, **TAIL},
     ),
-    "cs-ucb-q": ({}, {"beta": 0.2}, {"beta": 0.8}, {"phi": 0.9}),
-    "rbcs-f": ({}, {"latency_weight": 5.0}, {"latency_weight": 0.5}, {"latency_weight": 0.05}),
-    "ucb-cs": ({}, {"gamma": 0.5}, {"gamma": 0.9}, {"gamma": 0.97}),
+    "cs-ucb": ({}, {"exploration": 0.1}, {"exploration": 0.01}, {"exploration": 0.001}),
+    "cs-ucb-q": (
+        {},
+        {"exploration": 0.01},
+        {"exploration": 0.01, "beta": 0.2},
+        {"exploration": 0.01, "phi": 0.9},
+    ),
+    "rbcs-f": ({}, {"latency_weight": 5.0}, {"latency_weight": 80.0}, {"latency_weight": 0.5}),
+    "ucb-cs": ({}, {"gamma": 0.97}, {"gamma": 0.99}, {"gamma": 0.9}),
     "power-of-choice": ({}, {"candidates": 35}, {"candidates": 100}, {"candidates": 200}),
     "fedcs": ({}, {"candidates": 50}, {"candidates": 100}, {"candidates": 200}),
     "oort": ({}, {"percentile": 10.0}, {"percentile": 60.0}, {"explore": 0.5}),
-    "tifl": ({}, {"tiers": 3}, {"tiers": 10}, {"tiers": 20}),
+    "tifl": ({}, {"rounds": 150}, {"tiers": 10}, {"tiers": 3}),
     "afl": ({}, {"temperature": 0.1}, {"temperature": 1.0}, {"drop": 0.5}),
 }
 

@@ -110,11 +110,13 @@ class Scenario:
     def policy(self, label: str, fleet: Fleet) -> Policy:
         """Return the policy with this label, for one world.
 
-        The deadline is the server's own and so known to every policy that asks for it. The genie,
-        and it alone, is told the truth.
+        The deadline is the server's own and so known to every policy that asks for it, as is the
+        number of rounds where the scenario gives one. The genie, and it alone, is told the truth.
         """
         name, settings = self.policies[label]
         told: Table = {"tau_max": fleet.tau_max}
+        if self.rounds < MAX_ROUNDS:
+            told["rounds"] = self.rounds
         if name == "genie":
             if fleet.latency.phase(1) != fleet.latency.phase(self.rounds):
                 raise InvalidInput("the genie knows one truth and cannot meet a fleet with drift")

@@ -120,6 +120,8 @@ class BSFL:
         """
         if floor is None and max_gini is None:
             raise InvalidInput("for_participation needs floor or max_gini")
+        if "alpha" in settings:
+            raise InvalidInput("for_participation finds alpha by itself; leave it out")
         return cls(floor=floor, max_gini=max_gini, **settings)
 
     @property

@@ -20,14 +20,17 @@ class CsUcb:
 
     Attributes:
         tau_max: Latency that earns reward 0, in seconds.
+        exploration: Factor below the square root; 1 as published.
     """
 
     REMEMBERS_BY: ClassVar = ("tau_max",)
 
     tau_max: float
+    exploration: float = 1.0
 
     def __post_init__(self) -> None:
         checks.positive("tau_max", self.tau_max)
+        checks.at_least("exploration", self.exploration, 0.0)
 
     def init(self, n_clients: int) -> Averages:
         """Return the state before the first round."""
@@ -36,7 +39,9 @@ class CsUcb:
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest indices, ties broken at random."""
         who, m = context.available, context.cohort_size
-        radius = hoeffding_radius(state.selected[who], t=context.t, scale=m + 1)
+        radius = hoeffding_radius(
+            state.selected[who], t=context.t, scale=self.exploration * (m + 1)
+        )
         return who[top_m(state.mean[who] + radius, m, rng)]
 
     def observe(self, state: Averages, context: RoundContext, seen: Observations) -> None:

@@ -25,6 +25,7 @@ class CsUcbQ:
         beta: Weight of the queue, between 0 and 1.
         phi: Part of its proportional share that a client is guaranteed, between 0 and 1; then the
             shares add up to at most m.
+        exploration: Factor below the square root; 1 as published.
     """
 
     REMEMBERS_BY: ClassVar = ("tau_max",)
@@ -32,11 +33,13 @@ class CsUcbQ:
     tau_max: float
     beta: float = 0.5
     phi: float = 0.5
+    exploration: float = 1.0
 
     def __post_init__(self) -> None:
         checks.positive("tau_max", self.tau_max)
         checks.between("beta", self.beta, 0.0, 1.0)
         checks.between("phi", self.phi, 0.0, 1.0)
+        checks.at_least("exploration", self.exploration, 0.0)
 
     def init(self, n_clients: int) -> Queued:
         """Return the state before the first round."""
@@ -45,7 +48,8 @@ class CsUcbQ:
     def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest scores, ties broken at random."""
         who = context.available
-        radius = hoeffding_radius(state.selected[who], t=context.t, scale=2.0)
+        scale = 2.0 * self.exploration
+        radius = hoeffding_radius(state.selected[who], t=context.t, scale=scale)
         index = np.minimum(1.0, state.mean[who] + radius)
         score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, who)
         return who[top_m(score, context.cohort_size, rng)]

@@ -94,11 +94,8 @@ class TiFL:
         n_places, old = m - len(fresh), who[~new]
         tier = state.tier[old] if state.formed else self.tiers_of(state, old, self.bounds(state))
         drawn = self.draw_tier(state, tier, n_places, rng)
-        inside, outside = old[tier == drawn], old[tier != drawn]
-        n_inside = min(n_places, len(inside))
-        picked = rng.choice(inside, n_inside, replace=False, shuffle=False)
-        filled = rng.choice(outside, n_places - n_inside, replace=False, shuffle=False)
-        return np.sort(np.concatenate([fresh, picked, filled]))
+        nearest = np.lexsort((rng.random(len(old)), np.abs(tier - drawn)))
+        return np.sort(np.concatenate([fresh, old[nearest[:n_places]]]))
 
     def observe(self, state: TiflState, context: RoundContext, seen: Observations) -> None:
         """Spend a credit, learn latencies and losses; every `interval` rounds look at all tiers."""

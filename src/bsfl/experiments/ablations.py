@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bsfl.experiments.candidates import TAIL
 from bsfl.experiments.results import Records, Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario, find_scenario, parse_scenario
@@ -208,7 +209,7 @@ def with_floors(scenario: Scenario) -> Scenario:
         "policies": {
             "floor-paper": asked,
             "floor-bernstein": {**asked, "radius": "bernstein"},
-            "floor-lognormal": {**asked, "speeds": "lognormal", "quantile": 0.9, "optimism": 0.5},
+            "floor-lognormal": {**asked, **TAIL},
             "random": {},
         },
     }

@@ -67,7 +67,7 @@ def xla_threads() -> int:
 
 def rehearse(scenario: Scenario) -> None:
     """Play one round of every policy, so that what is wrong shows before anything is written."""
-    with at(f"{scenario.name}"):
+    with at(scenario.name):
         fleet = scenario.world(seed=0)
     with at(f"{scenario.name} [learning]"):
         training = scenario.training(seed=0)

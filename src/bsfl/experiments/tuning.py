@@ -8,6 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.experiments.candidates import TAIL
 from bsfl.experiments.statistics import Interval, interval
 from bsfl.extras import optional_imports
 from bsfl.fleet import Fleet
@@ -24,7 +25,7 @@ WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 """Values of alpha that are tried, in units of K/m."""
 INDICES: dict[str, dict[str, Any]] = {
     "bernstein": {"radius": "bernstein"},
-    "tail": {"speeds": "lognormal", "quantile": 0.9, "optimism": 0.5},
+    "tail": TAIL,
 }
 """Ways to judge clients that are tried."""
 

@@ -27,17 +27,17 @@ def test_cs_ucb_by_hand():
     assert policy.select(state, context(3, 1, 3), RNG).tolist() == [1]
 
 
-@pytest.mark.parametrize("policy", [CsUcb, CsUcbQ])
-def test_less_exploration_lets_speed_count_earlier(policy):
+@pytest.mark.parametrize(("policy", "slow"), [(CsUcb, 5.0), (CsUcbQ, 8.0)])
+def test_less_exploration_lets_speed_count_earlier(policy, slow):
     published, eager = policy(tau_max=10.0), policy(tau_max=10.0, exploration=0.01)
     state = published.init(2)
-    published.observe(state, context(1, 2, 2), report({0: 2.0, 1: 8.0}))
+    published.observe(state, context(1, 2, 2), report({0: 2.0, 1: slow}))
     published.observe(state, context(2, 1, 2), report({0: 2.0}))
-    # round 3, means 0.8 and 0.2, chosen 2 times and once. CS-UCB: 0.8 + sqrt(2 ln 3 / 2) = 1.85 and
-    # 0.2 + sqrt(2 ln 3) = 1.68, with a hundredth 0.90 and 0.35. CS-UCB-Q: both 1, and 0.90 and 0.35
-    assert eager.select(state, context(3, 1, 2), RNG).tolist() == [0]
-    state.mean[1] = 0.5  # 1.98 is more than 1.85; the queue, 0.25 against 0, decides for the other
+    # round 3, chosen twice and once. CS-UCB: 0.8 + sqrt(2 ln 3 / 2) = 1.85 is below
+    # 0.5 + sqrt(2 ln 3) = 1.98, with a hundredth 0.90 is above 0.65. CS-UCB-Q: both indices are
+    # cut to 1 and the queue decides, with a hundredth they are 0.90 and 0.35
     assert published.select(state, context(3, 1, 2), RNG).tolist() == [1]
+    assert eager.select(state, context(3, 1, 2), RNG).tolist() == [0]
     with pytest.raises(InvalidInput, match="exploration must be"):
         policy(tau_max=10.0, exploration=-1.0)
 

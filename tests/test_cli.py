@@ -34,9 +34,10 @@ def study(tmp_path, monkeypatch):
 
 def test_version_and_help():
     assert re.fullmatch(r"bsfl \d+\.\d+\.\d+\n", bsfl("--version").output)
-    for command in ("policies", "scenarios", "run", "reproduce", "report"):
+    for command in ("policies", "scenarios", "run", "reproduce", "report", "leaderboard", "tune"):
         assert command in bsfl("--help").output
         assert bsfl(command, "--help").exit_code == 0
+        assert "\\[" not in bsfl(command, "--help").output
     assert "A scenario file, or a name" in bsfl("run", "--help").output
     assert "One of radius, drift" in bsfl("ablation", "--help").output
 

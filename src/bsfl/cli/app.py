@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import typer.core
 from rich.table import Table
 
 import bsfl
@@ -44,6 +45,8 @@ from bsfl.report.reproduce import FIGURES, figure_scenario, make_study
 from bsfl.report.style import save
 from bsfl.report.tuning_figure import tuning_figure
 from bsfl.statefile import replace_file
+
+typer.core.HAS_RICH = False  # before 0.21, the help is escaped for rich even when it is plain text
 
 app = typer.Typer(
     help="Bandit scheduling for federated learning: which clients should train next?",

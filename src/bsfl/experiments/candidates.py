@@ -11,7 +11,7 @@ TAIL: dict[str, Any] = {"speeds": "lognormal", "quantile": 0.9, "optimism": 0.5}
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
     "bsfl": (
         {},
-        {"alpha": 20.0, "radius": "bernstein"},
+        {"alpha": 1.0, **TAIL},
         {"alpha": 5.0, **TAIL},
         {"alpha": 20.0, **TAIL},
     ),

@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bsfl.experiments.statistics import Interval, cells_of, seeds_in_words, shown
+from bsfl.experiments.statistics import THREE_DIGITS, Interval, cells_of, seeds_in_words, shown
 from bsfl.experiments.summary import length
 from bsfl.experiments.tuning import Trial
 from bsfl.report.leaderboard_page import COLUMNS, cells, ranked
@@ -112,7 +112,7 @@ def tuning_table(trials: list[Trial], best: Trial) -> Table:
         table.add_row(
             Text(trial.index + " *" * (trial is best)),
             f"{trial.settings['alpha']:g}" if trial.settings else "",
-            shown(trial.mean_round_s.as_json(), ".3g"),
+            shown(trial.mean_round_s.as_json(), THREE_DIGITS),
             saved_percent(trial),
             f"{trial.least_share:.2f}",
             f"{trial.gini:.3f}",

@@ -31,6 +31,10 @@ class Interval:
         return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
 
 
+THREE_DIGITS = "three digits"
+"""Form of a number of any size: as many decimals as give the mean three digits, and no exponent."""
+
+
 def shown(
     value: Mapping[str, float | None] | None, form: str, *, with_interval: bool = True
 ) -> str:
@@ -38,12 +42,25 @@ def shown(
 
     >>> shown({"mean": 2.0, "low": 1.5, "high": 2.5}, ".2f")
     '2.00 ± 0.50'
+    >>> shown({"mean": 0.1334, "low": 0.1317, "high": 0.1351}, THREE_DIGITS)
+    '0.133 ± 0.002'
     """
     if value is None or value["mean"] is None:
         return ""
+    if form == THREE_DIGITS:
+        form = f",.{_decimals(value['mean'])}f"
     if not with_interval or value["high"] is None:
         return format(value["mean"], form)
     return f"{value['mean']:{form}} ± {value['high'] - value['mean']:{form}}"
+
+
+def _decimals(mean: float) -> int:
+    """Return how many decimals give a number three digits.
+
+    >>> [_decimals(x) for x in (0.0, 0.0123, 1.5, 99.0, 1234.0)]
+    [2, 4, 2, 1, 0]
+    """
+    return max(0, 2 - math.floor(math.log10(abs(mean)))) if mean else 2
 
 
 def seeds_in_words(n: int, more: str = "") -> str:

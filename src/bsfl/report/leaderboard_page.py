@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from bsfl.experiments.leaderboard import FRONTS
-from bsfl.experiments.statistics import seeds_in_words, shown
+from bsfl.experiments.statistics import THREE_DIGITS, seeds_in_words, shown
 from bsfl.report.page import PAGE_STYLE
 from bsfl.report.style import COLOURS, LINES, house_style, save
 from bsfl.statefile import replace_file
@@ -71,7 +71,7 @@ def cells(label: str, row: Row) -> list[str]:
         shown(row["target_speed_up"], ".2f") or "–",
         shown(row["accuracy"], ".3f"),
         shown(row["worst_label_accuracy"], ".3f"),
-        shown(row["mean_round_s"], ".3g"),
+        shown(row["mean_round_s"], THREE_DIGITS),
         shown(row["gini"], ".3f", with_interval=False),
         shown(row["rounds"], ",.0f", with_interval=False),
         "–" if seconds is None else f"{1000 * seconds:.2f}",

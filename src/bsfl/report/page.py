@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from bsfl.experiments.results import Results, read_manifest
-from bsfl.experiments.statistics import band, seeds_in_words, shown
+from bsfl.experiments.statistics import THREE_DIGITS, band, seeds_in_words, shown
 from bsfl.experiments.summary import find_target, length, selections
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.data_figure import data_bars
@@ -244,7 +244,7 @@ def _table(summary: dict[str, Any]) -> str:
         "test loss": ("test_loss", ".4f"),
         "rounds": ("rounds", ",.0f"),
         "virtual time (s)": ("total_time_s", ",.0f"),
-        "mean round (s)": ("mean_round_s", ".3g"),
+        "mean round (s)": ("mean_round_s", THREE_DIGITS),
         "speed-up": ("speed_up", ".2f"),
         "Gini": ("gini", ".3f"),
         "least share": ("min_share", ".2f"),

@@ -33,9 +33,9 @@ NOTES = (
     "Times are virtual. Means over seeds ± half of the 95 % interval. Speed-up: over random, to "
     "the target. Accuracy and the accuracy of the worst label: at equal virtual time. Select: real "
     "time of choosing and learning in a round. Last column: mean round time over the shortest of "
-    "BSFL's in these worlds with selections no less even, by 11 weights and two indices (as "
-    "printed, and speeds='lognormal', quantile=0.9, optimism=2); below 1 beats all of them, – is "
-    "more even than any. A genie (*), if asked to compete, is told the true speeds."
+    "BSFL's in these worlds with selections no less even, by 11 weights and three indices (as "
+    "printed, and speeds='lognormal', quantile=0.9, optimism=0.5 or 2); below 1 beats all of them, "
+    "– is more even than any. A genie (*), if asked to compete, is told the true speeds."
 )
 MARKERS = "osD^v<>Pp*hXd8"
 

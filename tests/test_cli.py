@@ -113,6 +113,8 @@ def test_jobs_are_processes(study, jobs):
 
 def test_ctrl_c_says_how_to_go_on(study):
     (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000"))
+    # nohup has Ctrl-C ignored, and children would inherit that
+    ignored_or_not = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", "2", "--out", "out"],
         cwd=study,
@@ -121,6 +123,7 @@ def test_ctrl_c_says_how_to_go_on(study):
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, ignored_or_not)
     try:
         deadline = time.monotonic() + 60
         while sum(path.stat().st_size > 0 for path in study.rglob("*.records")) < 2:

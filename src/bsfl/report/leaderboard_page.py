@@ -38,8 +38,6 @@ NOTES = (
     "– is more even than any. A genie (*), if asked to compete, is told the true speeds."
 )
 MARKERS = "osD^v<>Pp*hXd8"
-WIDER = "body { max-width: 88rem }"
-"""Room for all columns."""
 
 
 def write_leaderboard(board: dict[str, Any], folder: Path) -> Path:
@@ -185,5 +183,5 @@ def _page(board: dict[str, Any], figure: Figure) -> str:
         )
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>Leaderboard</title>"
-        f"<style>{PAGE_STYLE}{WIDER}</style></head><body>{''.join(parts)}</body></html>\n"
+        f"<style>{PAGE_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
     )

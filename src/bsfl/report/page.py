@@ -27,7 +27,7 @@ MAX_CLIENTS = 200
 
 PAGE_STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a;
-       margin: 2rem auto; max-width: 68rem; padding: 0 1rem }
+       margin: 2rem auto; max-width: 88rem; padding: 0 1rem }
 table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap;
          border-bottom: 1px solid #ddd }

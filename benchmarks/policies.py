@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine, ratio
 
 from bsfl.policies import POLICIES, Policy, make_policy
-from bsfl.records import OK, IntArray, Observations, Roster, RoundContext
+from bsfl.records import OK, IntArray, Report, Roster, RoundContext
 
 M = 100
 LIMIT = 20.0
@@ -71,9 +71,9 @@ class Life:
         """Return the round as a policy sees it."""
         return RoundContext(t=self.t, available=self.everyone, cohort_size=m, roster=self.roster)
 
-    def report(self, cohort: IntArray) -> Observations:
+    def report(self, cohort: IntArray) -> Report:
         """Return what a cohort shows."""
-        return Observations(
+        return Report(
             clients=cohort,
             latency=self.latency[cohort] * self.rng.uniform(0.9, 1.1, len(cohort)),
             outcome=np.full(len(cohort), OK, dtype=np.int8),

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from bsfl.cli.app import app
 from bsfl.policies import POLICIES
-from bsfl.report.reproduce import FIGURES, STUDIES, figure_scenario
+from bsfl.studies.paper import FIGURES, STUDIES, figure_scenario
 
-SMALL = (Path(__file__).parent / "experiments" / "test_scenario.py").read_text().split('"""')[3]
+SMALL = (Path(__file__).parent / "scenario" / "test_scenario.py").read_text().split('"""')[3]
 CAPTURED = {"capture_output": True, "text": True}
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 

@@ -8,13 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsfl.errors import InvalidInput
-from bsfl.generalization import (
-    capped_shares,
-    equal_deficit,
-    loss_deficit,
-    signed_power,
-    weighted_deficit,
-)
+from bsfl.fairness import capped_shares
+from bsfl.generalization import equal_deficit, loss_deficit, signed_power, weighted_deficit
 from bsfl.records import Roster, RoundContext
 
 

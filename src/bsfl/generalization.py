@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from bsfl.errors import InvalidInput
+from bsfl.fairness import capped_shares
 from bsfl.records import FloatArray, IntArray, RoundContext, pick
 
 
@@ -70,30 +71,6 @@ def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> 
     if loss.sum() == 0:
         return equal_deficit(clients, history, context)
     return capped_shares(loss, context.cohort_size)[clients] - _rate(clients, history, context)
-
-
-def capped_shares(weights: FloatArray, total: float) -> FloatArray:
-    r"""Return r_k = min(1, lambda w_k) with lambda such that sum r = total.
-
-    A plain share total * w_k / sum w may exceed 1 for a heavy client. The heaviest are fixed at 1
-    and the rest share what is left, in proportion; all positive weights get 1 when there are no
-    more than `total` of them.
-
-    >>> capped_shares(np.array([6.0, 1.0, 1.0]), 2.0)
-    array([1. , 0.5, 0.5])
-    """
-    weights = weights / weights.max()
-    shares: FloatArray = weights * (total / weights.sum())
-    if shares.max() <= 1.0:
-        return shares
-    if np.count_nonzero(weights) <= total:
-        return (weights > 0).astype(np.float64)
-    heavy_first = np.sort(weights)[::-1]
-    rest = np.cumsum(heavy_first[::-1])[::-1]  # weight of the i-th heaviest and all lighter ones
-    n_heavier = np.arange(len(weights))
-    n_capped = int(np.argmax((total - n_heavier) * heavy_first <= rest))
-    capped: FloatArray = np.minimum(1.0, weights * ((total - n_capped) / rest[n_capped]))
-    return capped
 
 
 def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatArray:

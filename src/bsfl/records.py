@@ -75,7 +75,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observations:
+class Report:
     """What a policy is told about one round, as arrays over the clients that are reported.
 
     Attributes:
@@ -99,7 +99,7 @@ class Observations:
     def of(cls, answers: Mapping[int, Observation], *, chosen: npt.ArrayLike) -> Self:
         """Return the arrays for single observations keyed by dense index.
 
-        >>> Observations.of({4: Observation(latency=2.5)}, chosen=[4, 9]).latency
+        >>> Report.of({4: Observation(latency=2.5)}, chosen=[4, 9]).latency
         array([2.5])
         """
         seen = list(answers.values())

@@ -19,7 +19,7 @@ from bsfl.records import (
     NOBODY,
     IntArray,
     Observation,
-    Observations,
+    Report,
     Roster,
     RoundContext,
     RoundRecord,
@@ -225,7 +225,7 @@ class Scheduler:
         chosen = self._unbooked if t == self.t else NOBODY
         m = self.last_round.cohort_size if self.last_round else self.cohort_size
         context = replace(self._context(t, NOBODY, m), roster=self._roster)
-        self.policy.observe(self._state, context, Observations.of(seen, chosen=chosen))
+        self.policy.observe(self._state, context, Report.of(seen, chosen=chosen))
         if t == self.t:
             self._unbooked = NOBODY
 

@@ -7,7 +7,6 @@ arrays' raw little-endian bytes in the order the header lists them. No pickle an
 
 import hashlib
 import json
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import CorruptFile, NewerFormat, NotAStateFile, TruncatedFile
+from bsfl.files import replace_file
 
 MAGIC = b"bsfl-state\r\n"
 FORMAT = 1
@@ -50,28 +50,6 @@ def write(path: Path, header: dict[str, Any], arrays: Arrays) -> None:
         digest.update(part)
     prelude = _PRELUDE.pack(MAGIC, FORMAT, sum(len(p) for p in parts), digest.digest())
     replace_file(path, prelude, *parts)
-
-
-def replace_file(path: Path, *parts: bytes | memoryview) -> None:
-    """Give the file at `path` new content in one step: a reader sees the old or the new.
-
-    The bytes go to a hidden temporary file beside it, are flushed to the disk, and take the name.
-    One process at a time may write a path; a crash leaves at most the one temporary file, which
-    the next call overwrites.
-    """
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
 
 
 def read(path: Path) -> tuple[dict[str, Any], Arrays]:
@@ -111,13 +89,3 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
 
 def _too_short(path: Path, expected: int, found: int) -> str:
     return f"{path} is truncated (expected {expected:,} bytes, found {found:,}); nothing was loaded"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name itself durable, where the system can."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

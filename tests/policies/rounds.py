@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bsfl.records import Observation, Observations, Roster, RoundContext
+from bsfl.records import Observation, Report, Roster, RoundContext
 
 
 def context(t, m, k, available=None, **roster):
@@ -25,7 +25,7 @@ def report(latencies, chosen=None, outcome="ok", losses=None, samples=None):
         )
         for k, latency in latencies.items()
     }
-    return Observations.of(answers, chosen=list(latencies) if chosen is None else chosen)
+    return Report.of(answers, chosen=list(latencies) if chosen is None else chosen)
 
 
 def losses_of(losses, chosen=None, **more):

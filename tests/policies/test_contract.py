@@ -10,7 +10,7 @@ from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.policies.registry import name_of, settings_of
-from bsfl.records import Observations, Roster, RoundContext
+from bsfl.records import Report, Roster, RoundContext
 
 K = 12
 RNG = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def answer(k):
 
 
 def answers(cohort):
-    return Observations.of({int(k): answer(k) for k in cohort}, chosen=cohort)
+    return Report.of({int(k): answer(k) for k in cohort}, chosen=cohort)
 
 
 def play(policy, state, rounds, *, first=1, **world):
@@ -118,7 +118,7 @@ def test_a_round_where_nobody_answers(policy):
     state = policy.init(K)
     here = context(1)
     cohort = policy.select(state, here, np.random.default_rng(0))
-    policy.observe(state, here, Observations.of({}, chosen=cohort))
+    policy.observe(state, here, Report.of({}, chosen=cohort))
     assert len(policy.select(state, context(2), np.random.default_rng(0))) == 4
 
 
@@ -128,7 +128,7 @@ def test_silent_clients_are_not_chosen_for_ever(policy):
     for t in range(1, 80):
         here = context(t)
         cohort = policy.select(state, here, np.random.default_rng(t))
-        policy.observe(state, here, Observations.of({}, chosen=cohort))
+        policy.observe(state, here, Report.of({}, chosen=cohort))
         chosen |= set(cohort.tolist())
     assert chosen == set(range(K))
 
@@ -155,7 +155,7 @@ def test_a_client_that_never_delivers(policy, outcome):
         cohort = policy.select(state, here, np.random.default_rng(t))
         good = [k for k in cohort if k != 3]
         policy.observe(state, here, answers(good))
-        bad = Observations.of(
+        bad = Report.of(
             {3: Observation(latency=20.0, outcome=outcome)} if 3 in cohort else {},
             chosen=[3] if 3 in cohort else [],
         )
@@ -221,8 +221,8 @@ def test_what_is_missing_is_said_at_once_and_changes_nothing(name):
     state = policy.init(K)
     bare = RoundContext(t=1, available=np.arange(K), cohort_size=4)
     before = contents(state)
-    only_latency = Observations.of({2: Observation(latency=1.0)}, chosen=[2])
-    only_loss = Observations.of({2: Observation(latency=1.0, loss=2.0)}, chosen=[2])
+    only_latency = Report.of({2: Observation(latency=1.0)}, chosen=[2])
+    only_loss = Report.of({2: Observation(latency=1.0, loss=2.0)}, chosen=[2])
     if name in NEEDS_LOSS:
         with pytest.raises(InvalidInput, match=f"policy '{name}' needs the loss of every client"):
             policy.observe(state, context(1), only_latency)
@@ -238,16 +238,14 @@ def test_what_is_missing_is_said_at_once_and_changes_nothing(name):
 
 def test_a_failed_client_owes_no_loss(policy):
     state = policy.init(K)
-    policy.observe(
-        state, context(1), Observations.of({1: Observation(outcome="failed")}, chosen=[1])
-    )
+    policy.observe(state, context(1), Report.of({1: Observation(outcome="failed")}, chosen=[1]))
     assert len(policy.select(state, context(2), np.random.default_rng(0))) == 4
 
 
 def test_an_answer_may_come_after_the_next_round_began(policy):
     state = policy.init(K)
-    policy.observe(state, context(1), Observations.of({0: answer(0)}, chosen=[0, 1, 2]))
-    policy.observe(state, context(2), Observations.of({}, chosen=[1, 2, 3]))
+    policy.observe(state, context(1), Report.of({0: answer(0)}, chosen=[0, 1, 2]))
+    policy.observe(state, context(2), Report.of({}, chosen=[1, 2, 3]))
     for t, late in ((1, 1), (1, 2), (2, 1), (2, 3)):
-        policy.observe(state, context(t), Observations.of({late: answer(late)}, chosen=[]))
+        policy.observe(state, context(t), Report.of({late: answer(late)}, chosen=[]))
     assert len(policy.select(play(policy, state, 3, first=3), context(6), RNG)) == 4

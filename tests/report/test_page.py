@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bsfl.experiments.runner import run_scenario
-from bsfl.experiments.scenario import parse_scenario
 from bsfl.report import write_report
 from bsfl.report.data_figure import shown_counts
 from bsfl.report.learned import learned_speeds
+from bsfl.runs.run import run_scenario
+from bsfl.scenario.scenario import parse_scenario
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 MARKUP = "<img src=x onerror=alert(1)>"

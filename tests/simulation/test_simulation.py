@@ -4,18 +4,11 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
+from bsfl.fairness import gini, participation
 from bsfl.fleet import Flaky, Fleet, Independent, Scaled, lognormal
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
-from bsfl.records import Observations, RoundContext
-from bsfl.simulation import (
-    Objective,
-    Yardstick,
-    gini,
-    growth_exponent,
-    participation,
-    regret_bound,
-    simulate,
-)
+from bsfl.records import Report, RoundContext
+from bsfl.simulation import Objective, RegretMeter, growth_exponent, regret_bound, simulate
 from bsfl.simulation.clock import run_round
 from bsfl.solvers import energy, solve_exhaustive
 
@@ -99,7 +92,7 @@ def test_the_yardstick_follows_a_fleet_that_changes():
     k = 6
     factor = np.array([10.0, 1, 1, 1, 1, 1])
     world = fleet(k, latency=Scaled(lognormal(np.full(k, 5.0), np.zeros(k)), factor, at=3))
-    yardstick = Yardstick(Objective(alpha=0.0), world)
+    yardstick = RegretMeter(Objective(alpha=0.0), world)
     regrets = [
         yardstick.regret(np.array([0, 1]), RoundContext(t=t, available=np.arange(k), cohort_size=2))
         for t in (1, 2, 3, 4)
@@ -142,7 +135,7 @@ def test_bsfl_beats_random_and_comes_close_to_the_genie():
 def test_policies_get_reports_and_no_truth():
     class Nosy(UniformRandom):
         def observe(self, state, context, report):
-            assert isinstance(report, Observations)
+            assert isinstance(report, Report)
             assert set(report.clients.tolist()) == set(report.chosen.tolist())
             assert context.roster.samples is None
 

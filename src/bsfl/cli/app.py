@@ -12,6 +12,7 @@ from rich.table import Table
 
 import bsfl
 from bsfl import checks
+from bsfl.analysis.statistics import markdown_table
 from bsfl.cli.data import data
 from bsfl.cli.progress import watch
 from bsfl.cli.tables import (
@@ -23,28 +24,27 @@ from bsfl.cli.tables import (
     tuning_table,
 )
 from bsfl.cli.terminal import clear_errors, console, errors
-from bsfl.experiments.ablations import ABLATIONS, run_ablation
-from bsfl.experiments.candidates import MOST_TRIES
-from bsfl.experiments.leaderboard import ARENA, COMPETITORS, run_leaderboard
-from bsfl.experiments.leaderboard import quick as quick_version
-from bsfl.experiments.results import Results, open_results
-from bsfl.experiments.runner import run_scenario
-from bsfl.experiments.scenario import (
+from bsfl.files import replace_file
+from bsfl.policies import POLICIES
+from bsfl.report import write_report
+from bsfl.report.style import save
+from bsfl.runs.results import Results, open_results
+from bsfl.runs.run import run_scenario
+from bsfl.scenario.scenario import (
     Scenario,
     find_scenario,
     read_scenario,
     shipped_scenarios,
 )
-from bsfl.experiments.statistics import markdown_table
-from bsfl.experiments.tuning import read_log, recommended, try_settings
-from bsfl.policies import POLICIES
-from bsfl.report import write_report
-from bsfl.report.leaderboard_page import write_leaderboard
-from bsfl.report.radius_figure import radius_figure
-from bsfl.report.reproduce import FIGURES, figure_scenario, make_study
-from bsfl.report.style import save
-from bsfl.report.tuning_figure import tuning_figure
-from bsfl.statefile import replace_file
+from bsfl.studies.ablations import ABLATIONS, run_ablation
+from bsfl.studies.candidates import MOST_TRIES
+from bsfl.studies.leaderboard import ARENA, COMPETITORS, run_leaderboard
+from bsfl.studies.leaderboard import quick as quick_version
+from bsfl.studies.leaderboard_page import write_leaderboard
+from bsfl.studies.paper import FIGURES, figure_scenario, make_study
+from bsfl.studies.radius_figure import radius_figure
+from bsfl.studies.tuning import read_log, recommended, try_settings
+from bsfl.studies.tuning_figure import tuning_figure
 
 typer.core.HAS_RICH = False  # before 0.21, the help is escaped for rich even when it is plain text
 

@@ -7,10 +7,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from bsfl.experiments.statistics import THREE_DIGITS, Interval, cells_of, seeds_in_words, shown
-from bsfl.experiments.summary import length
-from bsfl.experiments.tuning import Trial
-from bsfl.report.leaderboard_page import COLUMNS, cells, ranked
+from bsfl.analysis.statistics import THREE_DIGITS, Interval, cells_of, seeds_in_words, shown
+from bsfl.analysis.summary import length
+from bsfl.studies.leaderboard_page import COLUMNS, cells, ranked
+from bsfl.studies.tuning import Trial
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

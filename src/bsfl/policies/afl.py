@@ -6,8 +6,8 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.policies.base import part_of, top_m, weighted_draw
-from bsfl.policies.told import require_losses, sample_counts
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import require_losses, sample_counts
 
 
 @dataclass(slots=True)
@@ -46,26 +46,26 @@ class AFL:
 
     def select(self, state: AflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the clients drawn by value and the uniform ones."""
-        who, m = context.available, context.cohort_size
-        if len(who) <= m:
-            return who
-        value = optimistic_values(state, who)
-        pool = top_m(value, len(who) - part_of(len(who), self.drop), rng)
+        clients, m = context.available, context.cohort_size
+        if len(clients) <= m:
+            return clients
+        value = optimistic_values(state, clients)
+        pool = top_m(value, len(clients) - part_of(len(clients), self.drop), rng)
         n_by_value = max(part_of(m, 1.0 - self.uniform), self.uniform < 1.0)
         n_drawn = min(len(pool), n_by_value)
         drawn = pool[weighted_draw(self.temperature * value[pool], n_drawn, rng)]
-        others = np.delete(np.arange(len(who)), drawn)
+        others = np.delete(np.arange(len(clients)), drawn)
         lucky = rng.choice(others, m - n_drawn, replace=False, shuffle=False)
         cohort: IntArray = np.sort(np.concatenate([drawn, lucky]))
-        return who[cohort]
+        return clients[cohort]
 
-    def observe(self, state: AflState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: AflState, context: RoundContext, report: Report) -> None:
         """Count selections and keep the values of those that told a loss."""
-        require_losses("afl", seen)
-        values = np.sqrt(sample_counts("afl", seen, context)) * seen.loss
-        state.selected[seen.chosen] += 1
+        require_losses("afl", report)
+        values = np.sqrt(sample_counts("afl", report, context)) * report.loss
+        state.selected[report.chosen] += 1
         told = ~np.isnan(values)
-        state.value[seen.clients[told]] = values[told]
+        state.value[report.clients[told]] = values[told]
 
 
 def optimistic_values(state: AflState, clients: IntArray) -> FloatArray:

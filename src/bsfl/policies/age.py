@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bsfl import checks
-from bsfl.policies.base import Averages, believed_latency, top_m
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.estimation.averages import Averages, believed_latency
+from bsfl.policies.base import top_m
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
 
 
 @dataclass(slots=True)
@@ -42,15 +43,15 @@ class AgeBased:
 
     def select(self, state: AgeState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest products, ties broken at random."""
-        who = context.available
-        score = self.ages(state, context, who) * self.speeds(state, who)
-        score[state.selected[who] == 0] = np.inf
-        return who[top_m(score, context.cohort_size, rng)]
+        clients = context.available
+        score = self.ages(state, context, clients) * self.speeds(state, clients)
+        score[state.selected[clients] == 0] = np.inf
+        return clients[top_m(score, context.cohort_size, rng)]
 
-    def observe(self, state: AgeState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: AgeState, context: RoundContext, report: Report) -> None:
         """Update counts and mean speeds, and set the age of the chosen to 0."""
-        state.last_chosen[seen.chosen] = context.rounds(seen.chosen)
-        state.learn(seen, 1.0 / believed_latency(seen, self.tau_max))
+        state.last_chosen[report.chosen] = context.rounds(report.chosen)
+        state.learn(report, 1.0 / believed_latency(report, self.tau_max))
 
     def ages(self, state: AgeState, context: RoundContext, clients: IntArray) -> IntArray:
         """Return age_k at the start of this round: what the recursion gives, without running it."""

@@ -1,12 +1,11 @@
 """What a policy is, and what most of them share: running means, a top m, a weighted draw."""
 
 import math
-from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bsfl.records import FAILED, OK, FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
 
 State = Any
 """A dataclass of numpy arrays (first axis: clients) and plain numbers; only its policy reads it."""
@@ -24,7 +23,7 @@ class Policy(Protocol):
         """Return the cohort, sorted. Pure: the state is never changed."""
         ...
 
-    def observe(self, state: State, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
         ...
 
@@ -35,44 +34,6 @@ def chooses_fewer(policy: Policy) -> bool:
     It says so by a class attribute `chooses_fewer = True`.
     """
     return bool(getattr(policy, "chooses_fewer", False))
-
-
-@dataclass(slots=True)
-class Averages:
-    """How often each client was chosen and observed, and the mean of what it showed.
-
-    `selected` is c_k, in the index too: if only answers counted there, a client that no longer
-    answers would look ever more promising. The two differ by the answers that are outstanding, or
-    will never come.
-    """
-
-    n_clients: InitVar[int]
-    selected: IntArray = field(init=False)
-    observed: IntArray = field(init=False)
-    mean: FloatArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        self.selected = np.zeros(n_clients, dtype=np.int64)
-        self.observed = np.zeros(n_clients, dtype=np.int64)
-        self.mean = np.zeros(n_clients)
-
-    def learn(self, seen: Observations, values: FloatArray) -> None:
-        """Book the selections of a report and move the means (eqs. update_c, update_mu)."""
-        self.selected[seen.chosen] += 1
-        self.observed[seen.clients] += 1
-        self.mean[seen.clients] += (values - self.mean[seen.clients]) / self.observed[seen.clients]
-
-
-def believed_latency(seen: Observations, tau_max: float | None) -> FloatArray:
-    """Return the latency each answer stands for, in seconds.
-
-    An answer counts as it came, but never longer than tau_max. A timeout is censored: all we know
-    is that it took at least the deadline, tau_max or else the time waited. A failure counts as the
-    slowest possible answer: tau_max, or one that never comes.
-    """
-    if tau_max is None:
-        return np.where(seen.outcome == FAILED, np.inf, seen.latency)
-    return np.where(seen.outcome == OK, np.minimum(seen.latency, tau_max), tau_max)
 
 
 def part_of(n: int, share: float) -> int:

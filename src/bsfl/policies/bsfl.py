@@ -6,24 +6,25 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from bsfl import checks
-from bsfl.confidence import RADII, Radius
 from bsfl.errors import InvalidInput
+from bsfl.estimation import lognormal
+from bsfl.estimation.averages import believed_latency
+from bsfl.estimation.memory import BsflState, ClientStats, Discounted, Lasting, Memory, Windowed
+from bsfl.estimation.participation import Aim, next_alpha
+from bsfl.estimation.radii import RADII, Radius
 from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.policies import lognormal
-from bsfl.policies.base import believed_latency, top_m
-from bsfl.policies.memory import BsflState, Discounted, Lasting, Memory, Recalled, Windowed
-from bsfl.policies.participation import Aim, next_alpha
+from bsfl.policies.base import top_m
 from bsfl.policies.plugins import plugin
-from bsfl.policies.told import keep_losses
 from bsfl.records import (
     NOBODY,
     OK,
     FloatArray,
     IntArray,
-    Observations,
+    Report,
     RoundContext,
     pick,
 )
+from bsfl.requirements import keep_losses
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -44,12 +45,12 @@ class BSFL:
         generalization: "equal" (everyone the same share), "weighted" (share by samples x quality),
             "loss" (share by last loss) or a function, see bsfl.generalization.
         radius: "paper", "cucb" or "bernstein" (narrower), "none" (trust the means) or a function,
-            see bsfl.confidence.
+            see bsfl.estimation.radii.
         solver: "exact" or the name of another in bsfl.solvers, or a function.
         discount: An answer of s rounds ago counts discount^s; None: for ever.
         window: Only answers of the last rounds count, between half and all of so many; None: all.
         speeds: "means" of 1/tau as in the paper, or "lognormal": a hierarchical model of latencies
-            that judges clients nobody has met by their features, see bsfl.policies.lognormal.
+            that judges clients nobody has met by their features, see bsfl.estimation.lognormal.
         quantile: With "lognormal", judge clients by this quantile of their latency, such as 0.9,
             instead of the middle: a steady client is worth more than a jittery one.
         optimism: With "lognormal", how many standard deviations of what is not known yet count in
@@ -164,42 +165,42 @@ class BSFL:
         cohort: IntArray = np.sort(np.concatenate([first, others[best]]))
         return available[cohort]
 
-    def observe(self, state: BsflState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: BsflState, context: RoundContext, report: Report) -> None:
         """Update counts, mean inverse latencies, losses and the estimate of tau_min."""
-        if self.generalization == "loss" and np.any(seen.loss < 0):
-            worst = float(np.nanmin(seen.loss))
+        if self.generalization == "loss" and np.any(report.loss < 0):
+            worst = float(np.nanmin(report.loss))
             raise InvalidInput(f"generalization='loss' needs losses of at least 0, got {worst!r}")
-        latency = believed_latency(seen, self.tau_max)
+        latency = believed_latency(report, self.tau_max)
         if self.tau_min is not None:
             latency = np.maximum(latency, self.tau_min)
-        state.selected[seen.chosen] += 1
-        answered = latency[seen.outcome == OK]
+        state.selected[report.chosen] += 1
+        answered = latency[report.outcome == OK]
         state.latency_min = float(min(state.latency_min, answered.min(initial=np.inf)))
         finite = latency[np.isfinite(latency)]
         state.latency_max = float(max(state.latency_max, finite.max(initial=0.0)))
-        who = seen.clients
+        clients = report.clients
         if self.speeds == "lognormal":
             if not self._worst(state):  # failures alone say nothing yet: they count as silence
-                who, latency = NOBODY, latency[:0]
+                clients, latency = NOBODY, latency[:0]
             values = np.log(np.where(np.isfinite(latency), latency, self._worst(state)))
-            known = self.memory.recall(state, who, context.t)
-            lognormal.learn(state, who, values, known, context.roster)
+            known = self.memory.recall(state, clients, context.t)
+            lognormal.learn(state, clients, values, known, context.roster)
         else:
             values = 1.0 / latency
-        self.memory.add(state, who, context.t, values)
-        keep_losses(state.loss, seen)
-        if self.aim and len(seen.chosen):  # once a round, in however many reports it comes
+        self.memory.add(state, clients, context.t, values)
+        keep_losses(state.loss, report)
+        if self.aim and len(report.chosen):  # once a round, in however many reports it comes
             state.alpha = next_alpha(self.aim, state, context)
 
     def ucb(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""
-        who, t = context.available, context.t - 1
-        known = self.memory.recall(state, who, t)
+        clients, t = context.available, context.t - 1
+        known = self.memory.recall(state, clients, t)
         tau_min = self._tau_min(state)
-        unanswered = pick(state.selected, who) - pick(state.observed, who)
+        unanswered = pick(state.selected, clients) - pick(state.observed, clients)
         if self.speeds == "lognormal":
-            known = self._with_worst(state, who, known)
-            judged = lognormal.judge(state, who, known, context.roster)
+            known = self._with_worst(state, clients, known)
+            judged = lognormal.judge(state, clients, known, context.roster)
             bonus = self.optimism * np.sqrt(judged.variance)
             return tau_min * np.exp(bonus - lognormal.quantile_of(judged, self.quantile))
         radius = plugin("radius", self.radius, RADII)
@@ -224,14 +225,14 @@ class BSFL:
             return Aim("floor", self.floor)
         return None if self.max_gini is None else Aim("gini", self.max_gini)
 
-    def _with_worst(self, state: BsflState, who: IntArray, known: Recalled) -> Recalled:
+    def _with_worst(self, state: BsflState, clients: IntArray, known: ClientStats) -> ClientStats:
         """Let clients that were asked and never answered count as if they had shown the worst."""
-        asked = pick(state.selected, who)
-        silent = (asked > 0) & (pick(state.observed, who) == 0)
+        asked = pick(state.selected, clients)
+        silent = (asked > 0) & (pick(state.observed, clients) == 0)
         if not silent.any():
             return known
         worst = np.log(self._worst(state) or 1.0)
-        return Recalled(
+        return ClientStats(
             np.where(silent, asked, known.count), np.where(silent, worst, known.mean), known.spread
         )
 
@@ -258,16 +259,16 @@ PRIOR_ANSWERS = 3.0
 """What the fleet's own coefficient of variation is worth beside a client's few answers."""
 
 
-def steadied_variance(known: Recalled) -> FloatArray:
+def steadied_variance(known: ClientStats) -> FloatArray:
     """Return the variance of each client's values, its few answers steadied by the fleet's.
 
     V_k = (spread_k + n0 (v mean_k)^2) / (c_k - 1 + n0), where v is the coefficient of variation
     within clients over the whole fleet. Two equal answers do not make a client steady.
     """
     freedom = np.maximum(known.count - 1, 0.0)
-    seen = (freedom > 0) & (known.mean > 0)
-    relative = known.spread[seen] / known.mean[seen] ** 2
-    v2 = float(relative.sum() / freedom[seen].sum()) if seen.any() else 1.0
+    report = (freedom > 0) & (known.mean > 0)
+    relative = known.spread[report] / known.mean[report] ** 2
+    v2 = float(relative.sum() / freedom[report].sum()) if report.any() else 1.0
     variance: FloatArray = (known.spread + PRIOR_ANSWERS * v2 * known.mean**2) / (
         freedom + PRIOR_ANSWERS
     )

@@ -6,9 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
-from bsfl.confidence import hoeffding_radius
-from bsfl.policies.base import Averages, believed_latency, top_m
-from bsfl.records import IntArray, Observations, RoundContext
+from bsfl.estimation.averages import Averages, believed_latency
+from bsfl.estimation.radii import hoeffding_radius
+from bsfl.policies.base import top_m
+from bsfl.records import IntArray, Report, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +39,12 @@ class CsUcb:
 
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest indices, ties broken at random."""
-        who, m = context.available, context.cohort_size
+        clients, m = context.available, context.cohort_size
         radius = hoeffding_radius(
-            state.selected[who], t=context.t, scale=self.exploration * (m + 1)
+            state.selected[clients], t=context.t, scale=self.exploration * (m + 1)
         )
-        return who[top_m(state.mean[who] + radius, m, rng)]
+        return clients[top_m(state.mean[clients] + radius, m, rng)]
 
-    def observe(self, state: Averages, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: Averages, context: RoundContext, report: Report) -> None:
         """Update counts and mean rewards."""
-        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
+        state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)

@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
-from bsfl.confidence import hoeffding_radius
-from bsfl.policies.base import believed_latency, top_m
-from bsfl.policies.queues import Queued
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.estimation.averages import believed_latency
+from bsfl.estimation.queues import Queued
+from bsfl.estimation.radii import hoeffding_radius
+from bsfl.policies.base import top_m
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +48,18 @@ class CsUcbQ:
 
     def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest scores, ties broken at random."""
-        who = context.available
+        clients = context.available
         scale = 2.0 * self.exploration
-        radius = hoeffding_radius(state.selected[who], t=context.t, scale=scale)
-        index = np.minimum(1.0, state.mean[who] + radius)
-        score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, who)
-        return who[top_m(score, context.cohort_size, rng)]
+        radius = hoeffding_radius(state.selected[clients], t=context.t, scale=scale)
+        index = np.minimum(1.0, state.mean[clients] + radius)
+        score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, clients)
+        return clients[top_m(score, context.cohort_size, rng)]
 
-    def observe(self, state: Queued, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: Queued, context: RoundContext, report: Report) -> None:
         """Update counts, mean rewards and the queues of the chosen."""
-        if len(seen.chosen):
-            state.serve(context, seen.chosen, self.shares(state, context, seen.chosen))
-        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
+        if len(report.chosen):
+            state.serve(context, report.chosen, self.shares(state, context, report.chosen))
+        state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)
 
     def queues(self, state: Queued, context: RoundContext, clients: IntArray) -> FloatArray:
         """Return D_k at the start of this round."""

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
-from bsfl.policies.base import Averages, believed_latency
-from bsfl.policies.told import known_numbers, must_cover
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.estimation.averages import Averages, believed_latency
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import known_numbers, must_cover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,18 +54,18 @@ class FedCS:
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the greedy cohort of the candidates, ties broken at random."""
         n_asked = len(context.available) if self.candidates is None else self.candidates
-        who = rng.permutation(context.available)[:n_asked]
+        clients = rng.permutation(context.available)[:n_asked]
         chosen = greedy_cohort(
-            self.latencies(state, who),
-            np.zeros(len(who)) if self.upload_s is None else self.upload_s[who],
+            self.latencies(state, clients),
+            np.zeros(len(clients)) if self.upload_s is None else self.upload_s[clients],
             m=context.cohort_size,
             deadline_s=self.tau_max,
         )
-        return np.sort(who[chosen])
+        return np.sort(clients[chosen])
 
-    def observe(self, state: Averages, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: Averages, context: RoundContext, report: Report) -> None:
         """Update counts and mean latencies, kept as 1 - tau / tau_max so that silence is slow."""
-        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
+        state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)
 
     def latencies(self, state: Averages, clients: IntArray) -> FloatArray:
         """Return update_k: as told, or as learned so far."""

@@ -7,8 +7,8 @@ import numpy as np
 from bsfl import checks
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.plugins import plugin
-from bsfl.policies.told import keep_losses, known_numbers, must_cover
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import keep_losses, known_numbers, must_cover
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -67,7 +67,7 @@ class Genie:
         g = signed_power(deficit(available, state, context), self.beta)
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
 
-    def observe(self, state: GenieState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: GenieState, context: RoundContext, report: Report) -> None:
         """Count selections and keep losses; latencies hold nothing new for a genie."""
-        state.selected[seen.chosen] += 1
-        keep_losses(state.loss, seen)
+        state.selected[report.chosen] += 1
+        keep_losses(state.loss, report)

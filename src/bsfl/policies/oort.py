@@ -5,9 +5,10 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from bsfl import checks
-from bsfl.policies.base import believed_latency, part_of, top_m, weighted_draw
-from bsfl.policies.told import known_numbers, must_cover, require_losses, sample_counts
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.estimation.averages import believed_latency
+from bsfl.policies.base import part_of, top_m, weighted_draw
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import known_numbers, must_cover, require_losses, sample_counts
 
 STALENESS = 0.1
 """Factor of ln t in the bonus of a client that was not chosen for long."""
@@ -97,27 +98,27 @@ class Oort:
 
     def select(self, state: OortState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return clients drawn by score, and new ones; where one kind runs out, the other fills."""
-        who, m = context.available, context.cohort_size
-        if len(who) <= m:
-            return who
-        met = state.last_chosen[who] > 0
-        known, new = who[met], who[~met]
+        clients, m = context.available, context.cohort_size
+        if len(clients) <= m:
+            return clients
+        met = state.last_chosen[clients] > 0
+        known, new = clients[met], clients[~met]
         n_known = min(part_of(m, 1.0 - self.exploration(context.t)), len(known))
         n_new = min(m - n_known, len(new))
         explored = new[self.newcomers(new, n_new, rng)]
         exploited = known[self.best(state, context, known, m - n_new, rng)]
         return np.sort(np.concatenate([explored, exploited]))
 
-    def observe(self, state: OortState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: OortState, context: RoundContext, report: Report) -> None:
         """Keep utilities and durations, and let the pacer look back."""
-        require_losses("oort", seen)
-        utility = statistical_utility(sample_counts("oort", seen, context), seen.loss)
+        require_losses("oort", report)
+        utility = statistical_utility(sample_counts("oort", report, context), report.loss)
         told = ~np.isnan(utility)
-        state.last_chosen[seen.chosen] = context.t
+        state.last_chosen[report.chosen] = context.t
         if self.tau_max is not None:  # nobody is slower, not even those that never answer
-            state.duration[seen.chosen] = np.minimum(state.duration[seen.chosen], self.tau_max)
-        state.utility[seen.clients[told]] = utility[told]
-        state.duration[seen.clients] = believed_latency(seen, self.tau_max)
+            state.duration[report.chosen] = np.minimum(state.duration[report.chosen], self.tau_max)
+        state.utility[report.clients[told]] = utility[told]
+        state.duration[report.clients] = believed_latency(report, self.tau_max)
         self.pace(state, context.t, float(utility[told].sum()))
 
     def exploration(self, t: int) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.policies.base import top_m, weighted_draw
-from bsfl.policies.told import keep_losses, registered_sizes, require_losses
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import keep_losses, registered_sizes, require_losses
 
 AskLosses = Callable[[IntArray], FloatArray]
 """Returns the loss of the current global model on the data of each of these clients."""
@@ -56,13 +56,13 @@ class PowerOfChoice:
     ) -> IntArray:
         """Return the candidates with the largest losses, ties broken at random."""
         sizes = registered_sizes(context)
-        who, m = context.available, context.cohort_size
+        clients, m = context.available, context.cohort_size
         d = 2 * m if self.candidates is None else self.candidates
         if d < m:
             raise InvalidInput(f"candidates must be at least the cohort size {m}, got {d}")
-        if len(who) <= m:
-            return who
-        candidates = who[weighted_draw(np.log(sizes[who]), d, rng)]
+        if len(clients) <= m:
+            return clients
+        candidates = clients[weighted_draw(np.log(sizes[clients]), d, rng)]
         if self.ask is None:
             loss = last_losses(state, candidates)
         else:
@@ -71,12 +71,12 @@ class PowerOfChoice:
                 raise InvalidInput("ask must return one loss for every candidate")
         return candidates[top_m(loss, m, rng)]
 
-    def observe(self, state: PowerOfChoiceState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: PowerOfChoiceState, context: RoundContext, report: Report) -> None:
         """Count selections and keep the losses."""
         if self.ask is None:
-            require_losses("power-of-choice", seen)
-        state.selected[seen.chosen] += 1
-        keep_losses(state.loss, seen)
+            require_losses("power-of-choice", report)
+        state.selected[report.chosen] += 1
+        keep_losses(state.loss, report)
 
 
 def last_losses(state: PowerOfChoiceState, clients: IntArray) -> FloatArray:

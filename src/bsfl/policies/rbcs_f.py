@@ -7,10 +7,10 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.policies.base import believed_latency
-from bsfl.policies.queues import Queued
-from bsfl.policies.told import known_numbers, must_cover
-from bsfl.records import BoolArray, FloatArray, IntArray, Observations, RoundContext
+from bsfl.estimation.averages import believed_latency
+from bsfl.estimation.queues import Queued
+from bsfl.records import BoolArray, FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import known_numbers, must_cover
 from bsfl.solvers import solve_exact
 
 
@@ -107,25 +107,25 @@ class RbcsF:
         m = context.cohort_size
         if len(context.available) <= m:
             return context.available
-        who = context.available
-        u = -self.latency_weight * self.latencies(state, context, who)
-        z = state.queues(context, who, self.beta(state, context))
-        order = rng.permutation(len(who))  # the solver takes the first of equals
+        clients = context.available
+        u = -self.latency_weight * self.latencies(state, context, clients)
+        z = state.queues(context, clients, self.beta(state, context))
+        order = rng.permutation(len(clients))  # the solver takes the first of equals
         best = solve_exact(u[order], z[order], m, alpha=m)
-        return np.sort(who[order[best]])
+        return np.sort(clients[order[best]])
 
-    def observe(self, state: RbcsFState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: RbcsFState, context: RoundContext, report: Report) -> None:
         """Serve the queues of the chosen and update the regressions of those that answered."""
-        chosen = seen.chosen
+        chosen = report.chosen
         state.serve(context, chosen, self.beta(state, context))
         state.in_a_row[chosen] = state.last_chosen[chosen] == context.t - 1
         state.last_chosen[chosen] = context.t
-        latency = believed_latency(seen, self.tau_max)
-        features = self.features(seen.clients, state.in_a_row[seen.clients])
-        gain = rank_one_update(state.inverse, seen.clients, features)
-        miss = latency - np.einsum("ki,ki->k", features, state.theta[seen.clients])
-        state.theta[seen.clients] += gain * miss[:, np.newaxis]
-        state.learn(seen, latency)
+        latency = believed_latency(report, self.tau_max)
+        features = self.features(report.clients, state.in_a_row[report.clients])
+        gain = rank_one_update(state.inverse, report.clients, features)
+        miss = latency - np.einsum("ki,ki->k", features, state.theta[report.clients])
+        state.theta[report.clients] += gain * miss[:, np.newaxis]
+        state.learn(report, latency)
 
     def latencies(self, state: RbcsFState, context: RoundContext, clients: IntArray) -> FloatArray:
         """Return the optimistic latency of clients; tau_max while a chosen one is silent."""

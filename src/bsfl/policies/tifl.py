@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
-from bsfl.policies.base import Averages, believed_latency
-from bsfl.policies.told import keep_losses, require_losses
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.estimation.averages import Averages, believed_latency
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import keep_losses, require_losses
 
 NO_TIER = -1
 """The tier of a client that has none yet."""
@@ -84,29 +84,29 @@ class TiFL:
 
     def select(self, state: TiflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return clients to profile, and where there are too few, clients of one tier."""
-        who, m = context.available, context.cohort_size
-        if len(who) <= m:
-            return who
-        new = state.selected[who] == 0
-        fresh = who[new]
+        clients, m = context.available, context.cohort_size
+        if len(clients) <= m:
+            return clients
+        new = state.selected[clients] == 0
+        fresh = clients[new]
         if len(fresh) >= m:
             return np.sort(rng.choice(fresh, m, replace=False, shuffle=False))
-        n_places, old = m - len(fresh), who[~new]
+        n_places, old = m - len(fresh), clients[~new]
         tier = state.tier[old] if state.formed else self.tiers_of(state, old, self.bounds(state))
         drawn = self.draw_tier(state, tier, n_places, rng)
         nearest = np.lexsort((rng.random(len(old)), np.abs(tier - drawn)))
         return np.sort(np.concatenate([fresh, old[nearest[:n_places]]]))
 
-    def observe(self, state: TiflState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: TiflState, context: RoundContext, report: Report) -> None:
         """Spend a credit, learn latencies and losses; every `interval` rounds look at all tiers."""
-        require_losses("tifl", seen)
-        self.spend(state, context, seen.chosen)
+        require_losses("tifl", report)
+        self.spend(state, context, report.chosen)
         if state.formed:
-            state.tier[seen.chosen[state.selected[seen.chosen] == 0]] = self.tiers - 1
-        state.learn(seen, 1.0 - believed_latency(seen, self.tau_max) / self.tau_max)
-        keep_losses(state.loss, seen)
+            state.tier[report.chosen[state.selected[report.chosen] == 0]] = self.tiers - 1
+        state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)
+        keep_losses(state.loss, report)
         if state.formed:
-            state.tier[seen.clients] = self.tiers_of(state, seen.clients, state.bound_s)
+            state.tier[report.clients] = self.tiers_of(state, report.clients, state.bound_s)
         if context.t // self.interval > state.period:
             state.period = context.t // self.interval
             if state.formed:

@@ -7,8 +7,8 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.policies.base import top_m
-from bsfl.policies.told import keep_losses, registered_sizes, require_losses
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import keep_losses, registered_sizes, require_losses
 
 
 @dataclass(slots=True)
@@ -65,22 +65,24 @@ class UcbCs:
     ) -> IntArray:
         """Return the m largest indices, ties broken at random."""
         sizes = registered_sizes(context)
-        who = context.available
-        score = sizes[who] * self.index(state, context, who)
-        return who[top_m(score, context.cohort_size, rng)]
+        clients = context.available
+        score = sizes[clients] * self.index(state, context, clients)
+        return clients[top_m(score, context.cohort_size, rng)]
 
-    def observe(self, state: UcbCsState, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: UcbCsState, context: RoundContext, report: Report) -> None:
         """Discount the sums of the chosen, and add selections and losses."""
-        require_losses("ucb-cs", seen)
-        fade = self.gamma ** (context.t - state.last_chosen[seen.chosen])
-        state.count[seen.chosen] = fade * state.count[seen.chosen] + 1.0
-        state.loss_sum[seen.chosen] *= fade
-        state.last_chosen[seen.chosen] = context.t
-        told = ~np.isnan(seen.loss)
-        who = seen.clients[told]
-        age = state.last_chosen[who] - context.t  # above 0 where an answer to an old round came in
-        state.loss_sum[who] += self.gamma**age * seen.loss[told]
-        keep_losses(state.loss, seen)
+        require_losses("ucb-cs", report)
+        fade = self.gamma ** (context.t - state.last_chosen[report.chosen])
+        state.count[report.chosen] = fade * state.count[report.chosen] + 1.0
+        state.loss_sum[report.chosen] *= fade
+        state.last_chosen[report.chosen] = context.t
+        told = ~np.isnan(report.loss)
+        clients = report.clients[told]
+        age = (
+            state.last_chosen[clients] - context.t
+        )  # above 0 where an answer to an old round came in
+        state.loss_sum[clients] += self.gamma**age * report.loss[told]
+        keep_losses(state.loss, report)
 
     def index(self, state: UcbCsState, context: RoundContext, clients: IntArray) -> FloatArray:
         r"""Return L_k / N_k + sqrt(2 sigma^2 ln T / N_k), infinite if never chosen."""

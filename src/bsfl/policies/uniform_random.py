@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import IntArray, Observations, RoundContext
+from bsfl.records import IntArray, Report, RoundContext
 
 
 @dataclass(slots=True)
@@ -27,5 +27,5 @@ class UniformRandom:
         m = min(context.cohort_size, len(context.available))
         return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))
 
-    def observe(self, state: NothingLearned, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: NothingLearned, context: RoundContext, report: Report) -> None:
         """Learn nothing."""

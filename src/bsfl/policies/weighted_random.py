@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.generalization import capped_shares
-from bsfl.policies.told import registered_sizes
+from bsfl.fairness import capped_shares
 from bsfl.policies.uniform_random import NothingLearned
-from bsfl.records import FloatArray, IntArray, Observations, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.requirements import registered_sizes
 
 CERTAIN = 1.0 - 1e-9
 """An inclusion probability from which a client is simply taken."""
@@ -36,7 +36,7 @@ class WeightedRandom:
         inclusion = capped_shares(sizes[context.available], m)
         return context.available[systematic_sample(inclusion, rng)]
 
-    def observe(self, state: NothingLearned, context: RoundContext, seen: Observations) -> None:
+    def observe(self, state: NothingLearned, context: RoundContext, report: Report) -> None:
         """Learn nothing."""
 
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bsfl.experiments.results import Results, alone_in
-from bsfl.experiments.summary import summarise
+from bsfl.analysis.summary import summarise
 from bsfl.extras import optional_imports
-from bsfl.statefile import replace_file
+from bsfl.files import alone_in, replace_file
+from bsfl.runs.results import Results
 
 with optional_imports():
     from bsfl.report.data_figure import data_figure

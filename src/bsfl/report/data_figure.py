@@ -5,10 +5,10 @@ import numpy as np
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
 
-from bsfl.experiments.results import Results
 from bsfl.fleet.split import Split
 from bsfl.records import IntArray
 from bsfl.report.style import house_style
+from bsfl.runs.results import Results
 
 MAX_BARS = 100
 """Clients that are drawn; of larger fleets every n-th in the order of size."""

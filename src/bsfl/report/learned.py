@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.experiments.results import Results
 from bsfl.records import FloatArray, IntArray
+from bsfl.runs.results import Results
 
 
 @dataclass(frozen=True, slots=True)

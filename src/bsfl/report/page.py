@@ -9,16 +9,16 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from bsfl.experiments.results import Results, read_manifest
-from bsfl.experiments.statistics import THREE_DIGITS, band, seeds_in_words, shown
-from bsfl.experiments.summary import find_target, length, selections
+from bsfl.analysis.statistics import THREE_DIGITS, band, seeds_in_words, shown
+from bsfl.analysis.summary import find_target, length, selections
+from bsfl.fairness import lorenz
+from bsfl.files import replace_file
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.data_figure import data_bars
 from bsfl.report.learned import learned_speeds
 from bsfl.report.scenario_figures import learning_curves, shown_rounds
 from bsfl.report.style import COLOURS
-from bsfl.simulation import lorenz
-from bsfl.statefile import replace_file
+from bsfl.runs.results import Results, read_manifest
 
 N_BLOCKS = 40
 """Rows of a participation heat map: blocks of rounds."""

@@ -4,12 +4,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bsfl.experiments.results import Results
-from bsfl.experiments.statistics import band, seeds_in_words
-from bsfl.experiments.summary import bound, evaluated, find_target, selections
+from bsfl.analysis.statistics import band, seeds_in_words
+from bsfl.analysis.summary import bound, evaluated, find_target, selections
+from bsfl.fairness import lorenz
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.style import COLOURS, LINES, house_style
-from bsfl.simulation import lorenz
+from bsfl.runs.results import Results
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""

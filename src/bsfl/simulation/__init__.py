@@ -1,18 +1,13 @@
-"""The virtual-clock loop, the genie's yardstick, and what a run amounts to."""
+"""The virtual-clock loop, and regret against the genie."""
 
-from bsfl.policies.participation import gini
-from bsfl.simulation.metrics import growth_exponent, lorenz, participation
-from bsfl.simulation.regret import Objective, Yardstick, regret_bound
+from bsfl.simulation.regret import Objective, RegretMeter, growth_exponent, regret_bound
 from bsfl.simulation.simulate import Training, simulate
 
 __all__ = [
     "Objective",
+    "RegretMeter",
     "Training",
-    "Yardstick",
-    "gini",
     "growth_exponent",
-    "lorenz",
-    "participation",
     "regret_bound",
     "simulate",
 ]

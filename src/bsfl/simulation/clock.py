@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import OK, TIMEOUT, FloatArray, IntArray, Observations
+from bsfl.records import OK, TIMEOUT, FloatArray, IntArray, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class RoundOutcome:
     """
 
     duration_s: float
-    observations: Observations
+    observations: Report
     n_timeouts: int
 
 
@@ -31,7 +31,7 @@ def run_round(cohort: IntArray, latencies: FloatArray, *, tau_max: float) -> Rou
     latency = latencies[cohort]
     late = latency > tau_max
     unknown = np.full(len(cohort), np.nan)
-    seen = Observations(
+    report = Report(
         clients=cohort,
         latency=np.minimum(latency, tau_max),
         outcome=np.where(late, TIMEOUT, OK).astype(np.int8),
@@ -40,7 +40,7 @@ def run_round(cohort: IntArray, latencies: FloatArray, *, tau_max: float) -> Rou
         chosen=cohort,
     )
     return RoundOutcome(
-        duration_s=float(seen.latency.max()) if len(cohort) else tau_max,
-        observations=seen,
+        duration_s=float(report.latency.max()) if len(cohort) else tau_max,
+        observations=report,
         n_timeouts=int(np.count_nonzero(late)),
     )

@@ -37,7 +37,7 @@ class Objective:
             raise InvalidInput("regret cannot be measured with generalization = 'loss'")
 
 
-class Yardstick:
+class RegretMeter:
     r"""Follows one policy and tells what the genie would have made of the same history.
 
     Regret of a round = max_S E(S) - E(cohort) with E(S) = min_S mu_k + (alpha / m) sum_S g_k, the
@@ -59,11 +59,11 @@ class Yardstick:
         regret = 0.0
         if len(cohort) < len(context.available):
             deficit = plugin("generalization", self.objective.generalization, DEFICITS)
-            who, alpha = context.available, self.objective.alpha
-            g = signed_power(deficit(who, self.history, context), self.objective.beta)
-            mu = self.mean_speed(context.t)[who]
+            clients, alpha = context.available, self.objective.alpha
+            g = signed_power(deficit(clients, self.history, context), self.objective.beta)
+            mu = self.mean_speed(context.t)[clients]
             best = solve_exact(mu, g, len(cohort), alpha)
-            chosen = np.searchsorted(who, cohort)
+            chosen = np.searchsorted(clients, cohort)
             regret = max(0.0, energy(mu, g, best, alpha) - energy(mu, g, chosen, alpha))
         self.history.selected[cohort] += 1
         return regret
@@ -84,3 +84,22 @@ def regret_bound(
         return np.full(len(rounds), np.inf)
     explored = 4 * (cohort_size + 1) * np.log(rounds) / delta_min**2
     return np.asarray(delta_max * n_clients * (explored + 1 + np.pi**2 / 3))
+
+
+def growth_exponent(regret: FloatArray, first: int, last: int) -> float:
+    """Return the slope of log cumulative regret against log rounds between two rounds.
+
+    1 for linear growth, towards 0 for logarithmic growth.
+
+    >>> round(growth_exponent(3.0 * np.arange(1, 101) ** 0.5, 10, 100), 6)
+    0.5
+    """
+    last = min(last, len(regret))
+    if first >= last:
+        return float("nan")
+    rounds = np.unique(np.geomspace(first, last, 50).round().astype(np.int64))
+    rounds = rounds[regret[rounds - 1] > 0]
+    if len(rounds) < 2:
+        return float("nan")
+    slope, _ = np.polyfit(np.log(rounds), np.log(regret[rounds - 1]), 1)
+    return float(slope)

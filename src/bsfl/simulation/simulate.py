@@ -12,9 +12,9 @@ from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task
 from bsfl.policies.base import Policy
 from bsfl.randomness import stream
-from bsfl.records import OK, FloatArray, Observations, RoundContext, RoundRecord
+from bsfl.records import OK, FloatArray, Report, RoundContext, RoundRecord
 from bsfl.simulation.clock import run_round
-from bsfl.simulation.regret import Objective, Yardstick
+from bsfl.simulation.regret import Objective, RegretMeter
 
 
 def simulate(
@@ -46,7 +46,7 @@ def simulate(
             f"got {cohort_size}"
         )
     state = policy.init(fleet.n_clients)
-    yardstick = Yardstick(objective, fleet) if objective else None
+    yardstick = RegretMeter(objective, fleet) if objective else None
     roster = fleet.roster
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
@@ -57,10 +57,10 @@ def simulate(
         cohort = policy.select(state, context, stream(seed, "policy", t))
         outcome = run_round(cohort, fleet.latencies(t), tau_max=fleet.tau_max)
         clock_s += outcome.duration_s
-        seen = outcome.observations
+        report = outcome.observations
         if training:
-            seen = training.train(seen, t)
-        policy.observe(state, context, seen)
+            report = training.train(report, t)
+        policy.observe(state, context, report)
         last = t == rounds or clock_s >= time_s
         test = training.evaluate(clock_s, last=last) if training else None
         yield RoundRecord(
@@ -72,7 +72,7 @@ def simulate(
             clock_s=clock_s,
             n_timeouts=outcome.n_timeouts,
             regret=yardstick.regret(cohort, context) if yardstick else None,
-            train_loss=_mean(seen.loss),
+            train_loss=_mean(report.loss),
             test_loss=_or_infinite(test.loss) if test else None,
             test_accuracy=test.accuracy if test else None,
             worst_label_accuracy=test.worst_label_accuracy if test else None,
@@ -98,16 +98,16 @@ class Training:
     params: Params = None
     due_s: float = 0.0
 
-    def train(self, seen: Observations, t: int) -> Observations:
+    def train(self, report: Report, t: int) -> Report:
         """Let those who answered in time train; return the report with their losses and sizes."""
         if self.params is None:
             self.params = self.task.init(self.seed)
-        in_time = seen.outcome == OK
-        result = self.task.train(self.params, seen.clients[in_time], t=t, seed=self.seed)
+        in_time = report.outcome == OK
+        result = self.task.train(self.params, report.clients[in_time], t=t, seed=self.seed)
         self.params = result.params
-        loss, samples = seen.loss.copy(), seen.samples.copy()
+        loss, samples = report.loss.copy(), report.samples.copy()
         loss[in_time], samples[in_time] = result.losses, result.samples
-        return replace(seen, loss=loss, samples=samples)
+        return replace(report, loss=loss, samples=samples)
 
     def evaluate(self, clock_s: float, *, last: bool) -> Evaluation | None:
         """Return how good the model is, if it is time for that."""

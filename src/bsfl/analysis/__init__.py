@@ -1,0 +1,1 @@
+"""What results amount to: metrics, intervals over worlds, tables."""

@@ -1,0 +1,125 @@
+r"""A hierarchical model of latencies, so that a client nobody has met can be judged by its like.
+
+    ln tau = x_k theta + b_k + noise,   b_k ~ N(0, s^2),   noise ~ N(0, sigma_k^2)
+
+x_k holds a 1 and the features that the caller told of client k, standardised. theta is a ridge
+regression on the first answer of every client, so that the often chosen do not outvote the others;
+s^2 + sigma^2 is the variance of its errors, sigma^2 that of a client's own answers. All of it is
+updated in O(cohort). A client is judged by the posterior of x_k theta + b_k: before its first
+answer that is the prediction for clients like it, with an honest width.
+"""
+
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from bsfl.estimation.memory import BsflState, ClientStats
+from bsfl.records import FloatArray, IntArray, Roster
+
+RIDGE = 1.0
+"""Weight of the prior theta = 0, in clients; the constant is free."""
+FADE = 0.999
+"""Early errors of the regression count less: it was worse then."""
+FIRST_GUESS = (2.0, 1.0), (4.0, 0.05)
+"""(weight, variance) of the guess before the first answers: between clients, and of one client."""
+SHRINKAGE = 4.0
+"""Answers that the population's sigma^2 is worth beside a client's own."""
+
+_ERRORS, _N_ERRORS, _SPREAD, _FREEDOM = range(4)
+
+
+class Posterior(NamedTuple):
+    """Posterior of the mean of ln tau, and the standard deviation of single answers."""
+
+    mean: FloatArray
+    variance: FloatArray
+    sigma: FloatArray
+
+
+def learn(
+    state: BsflState,
+    clients: IntArray,
+    values: FloatArray,
+    known: ClientStats,
+    roster: Roster | None,
+) -> None:
+    """Take in ln tau of clients, of which `known` was remembered before."""
+    if not len(clients):
+        return
+    if not len(state.pooled):
+        _start(state)
+    if roster is not None and roster.features is not None and not len(state.centre):
+        _meet_features(state, roster.features)
+    new = state.observed[clients] == 0
+    x = design(state, clients[new], roster)
+    inverse = np.linalg.inv(state.gram)
+    errors = values[new] - x @ (inverse @ state.moment)
+    leverage = np.einsum("ij,jk,ik->i", x, inverse, x)
+    if state.gram[0, 0] >= 1.0:  # the very first answers tell the level, not how clients differ
+        fade = FADE ** len(errors)
+        state.pooled[_ERRORS] = fade * state.pooled[_ERRORS] + np.sum(errors**2 / (1 + leverage))
+        state.pooled[_N_ERRORS] = fade * state.pooled[_N_ERRORS] + len(errors)
+    state.gram += x.T @ x
+    state.moment += x.T @ values[new]
+    step = values[~new] - known.mean[~new]
+    part = known.count[~new] / (known.count[~new] + 1)
+    state.pooled[_SPREAD] += np.sum(part * step**2)
+    state.pooled[_FREEDOM] += np.sum(part)
+
+
+def judge(
+    state: BsflState, clients: IntArray, known: ClientStats, roster: Roster | None
+) -> Posterior:
+    """Return what to think of clients, of which `known` is remembered."""
+    if not len(state.pooled):
+        nothing = np.zeros(len(clients))
+        return Posterior(nothing, nothing + 1.0, nothing + FIRST_GUESS[1][1] ** 0.5)
+    noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
+    total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], noise)
+    x = design(state, clients, roster)
+    inverse = np.linalg.inv(state.gram)
+    expected = x @ (inverse @ state.moment)
+    own = max(total - noise, 1e-3 * total)
+    prior = own + total * np.einsum("ij,jk,ik->i", x, inverse, x)
+    sigma2 = (SHRINKAGE * noise + known.spread) / (SHRINKAGE + np.maximum(known.count - 1, 0.0))
+    trust = prior / (prior + sigma2 / np.maximum(known.count, 1e-12))
+    trust = np.where(known.count > 0, trust, 0.0)
+    mean = expected + trust * (known.mean - expected)
+    return Posterior(mean, (1 - trust) * prior, np.sqrt(sigma2))
+
+
+def quantile_of(judged: Posterior, level: float | None) -> FloatArray:
+    """Return ln tau at a quantile of single answers; the mean of ln tau for None."""
+    return (
+        judged.mean if level is None else judged.mean + NormalDist().inv_cdf(level) * judged.sigma
+    )
+
+
+def design(state: BsflState, clients: IntArray, roster: Roster | None) -> FloatArray:
+    """Return a 1 and the standardised features of clients; an unknown feature is average."""
+    x = np.ones((len(clients), 1 + len(state.centre)))
+    if len(state.centre):
+        told = None if roster is None else roster.features
+        if told is not None and told.shape[1] == len(state.centre):
+            x[:, 1:] = np.nan_to_num((told[clients] - state.centre) / state.scale)
+        else:
+            x[:, 1:] = 0.0
+    return x
+
+
+def _start(state: BsflState) -> None:
+    state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
+    (between, guess), (within, noise) = FIRST_GUESS
+    state.pooled = np.array([between * guess, between, within * noise, within])
+
+
+def _meet_features(state: BsflState, told: FloatArray) -> None:
+    """Make room for the effects of features; so far everyone counted as average."""
+    n = np.maximum(np.count_nonzero(~np.isnan(told), axis=0), 1)
+    state.centre = np.nansum(told, axis=0) / n
+    spread = np.sqrt(np.nansum((told - state.centre) ** 2, axis=0) / n)
+    state.scale = np.where(spread > 0, spread, 1.0)
+    gram = np.diag(np.full(1 + told.shape[1], RIDGE))
+    gram[0, 0] = state.gram[0, 0]
+    state.gram, state.moment = gram, np.append(state.moment, np.zeros(told.shape[1]))

@@ -1,1 +1,0 @@
-"""Scenarios, the grid of policies x seeds, results on disk and what they amount to."""

@@ -1,0 +1,1 @@
+"""Policies x worlds: played in parallel, resumable, with results on disk."""

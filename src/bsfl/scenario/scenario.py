@@ -1,0 +1,332 @@
+"""Scenario files: one TOML describes a fleet, the policies that meet it, and for how long.
+
+    title = "What this shows"
+    rounds = 1000
+    cohort_size = 25
+    seeds = 5                        # how many worlds, unless the command line says otherwise
+
+    [fleet]
+    n_clients = 500
+    tau_min = 1.0                    # seconds
+    tau_max = 120.0
+
+    [fleet.latency]
+    population = "phones"            # see bsfl.fleet.populations; further keys are its settings
+
+    [fleet.availability]             # optional: kind = "always" | "independent" | "phones" | ...
+    [fleet.drift]                    # optional: kind = "swap" | "scale"
+    [fleet.failures]                 # optional: probability
+    [fleet.data]                     # optional: sizes and quality
+
+    [learning]                       # optional: what the cohorts train
+    [objective]                      # optional: what regret is measured in
+
+    [policies.bsfl]                  # the policy, or a label beside policy = ...
+    alpha = 10.0
+
+Everything is checked before anything runs; an unknown key names the nearest known one.
+"""
+
+import inspect
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.fleet import POPULATIONS, Fleet
+from bsfl.fleet.split import SPLITS
+from bsfl.fleet.split import settings_of as split_settings
+from bsfl.policies.base import Policy
+from bsfl.policies.registry import POLICIES, make_policy, settings_of
+from bsfl.scenario.fleet_spec import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
+from bsfl.scenario.learning_spec import LearningSpec
+from bsfl.simulation import Objective, Training
+
+Table = dict[str, Any]
+MAX_ROUNDS = 1_000_000
+"""Rounds of a scenario that is limited by virtual time alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A checked scenario.
+
+    Attributes:
+        name: File name without its ending.
+        title: One line for tables and figures.
+        rounds: Rounds of a run, at most.
+        time_s: Virtual seconds after which no further round of a run starts.
+        cohort_size: m.
+        seeds: Default number of worlds.
+        first_seed: Seed of the first world; the others follow.
+        fleet: How each world is made.
+        objective: What regret is measured in; None: no regret.
+        learning: What the cohorts train; None: they only take their time.
+        policies: Registry name and settings by label.
+        source: The file's content, for the manifest.
+    """
+
+    name: str
+    title: str
+    rounds: int
+    time_s: float
+    cohort_size: int
+    seeds: int
+    first_seed: int
+    fleet: FleetSpec
+    objective: Objective | None
+    learning: LearningSpec | None
+    policies: dict[str, tuple[str, dict[str, Any]]]
+    source: dict[str, Any] = field(repr=False)
+
+    def world(self, seed: int) -> Fleet:
+        """Return the fleet of one world; its data sizes are those of the data it trains on."""
+        seed += self.first_seed
+        if not self.learning:
+            return self.fleet.build(seed)
+        split = self.learning.deal(self.fleet.n_clients, seed)
+        samples = split.sizes.astype(np.float64)
+        return self.fleet.build(seed, samples=samples, quality=split.quality)
+
+    def training(self, seed: int, *, workers: int | None = None) -> Training | None:
+        """Return what the cohorts of one world train, the same for every policy."""
+        if not self.learning:
+            return None
+        seed += self.first_seed
+        split = self.learning.deal(self.fleet.n_clients, seed)
+        task = self.learning.task(split, seed, workers=workers)
+        return Training(task, seed, evaluate_every_s=self.learning.evaluate_every_s)
+
+    def policy(self, label: str, fleet: Fleet) -> Policy:
+        """Return the policy with this label, for one world.
+
+        The deadline is the server's own and so known to every policy that asks for it, as is the
+        number of rounds where the scenario gives one. The genie, and it alone, is told the truth.
+        """
+        name, settings = self.policies[label]
+        told: Table = {"tau_max": fleet.tau_max}
+        if self.rounds < MAX_ROUNDS:
+            told["rounds"] = self.rounds
+        if name == "genie":
+            if fleet.latency.phase(1) != fleet.latency.phase(self.rounds):
+                raise InvalidInput("the genie knows one truth and cannot meet a fleet with drift")
+            told["mean_speed"] = fleet.mean_speed(1)
+        wanted = {key: value for key, value in told.items() if key in settings_of(name)}
+        return make_policy(name, **(wanted | settings))
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """Return the scenario files that come with bsfl, by name."""
+    installed = Path(str(resources.files("bsfl"))) / "scenarios"
+    source = Path(__file__).parents[3] / "scenarios"
+    folder = installed if installed.is_dir() else source
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def find_scenario(file_or_name: str) -> Scenario:
+    """Return the scenario in a file, or the shipped one of that name."""
+    shipped = shipped_scenarios()
+    if file_or_name in shipped:
+        return read_scenario(shipped[file_or_name])
+    path = Path(file_or_name)
+    if path.suffix != ".toml" and not path.exists():
+        raise InvalidInput(f"unknown scenario {file_or_name!r}{_nearest(file_or_name, shipped)}")
+    if not path.is_file():
+        raise InvalidInput(f"there is no scenario file {file_or_name}")
+    return read_scenario(path)
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Return the scenario in a TOML file, after checking all of it."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path.name}: not a TOML file: {error}") from None
+    for part in ("latency", "availability"):
+        _resolve(content.get("fleet"), part, path.parent)
+    return parse_scenario(content, name=path.stem, file=path.name)
+
+
+def _resolve(fleet: Any, part: str, folder: Path) -> None:
+    """Make the path of a recorded fleet absolute: in a file it is relative to that file."""
+    table = fleet.get(part) if isinstance(fleet, dict) else None
+    if isinstance(table, dict) and isinstance(table.get("path"), str) and table["path"]:
+        table["path"] = str((folder / table["path"]).resolve())
+
+
+def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
+    """Return a scenario from the content of a TOML file; `file` is for messages."""
+    with at(file):
+        numbers = ("rounds", "time_s", "cohort_size", "seeds", "first_seed")
+        _known_keys(content, ("title", *numbers, "fleet", "objective", "learning", "policies"))
+        _required(content, ("title", "cohort_size", "fleet", "policies"))
+        if "rounds" not in content and "time_s" not in content:
+            raise InvalidInput("missing key 'rounds' or 'time_s'")
+        if not isinstance(content["title"], str):
+            raise InvalidInput(f"title must be a text, got {content['title']!r}")
+        _table(content["policies"])
+    fleet = _fleet(content["fleet"], file)
+    with at(f"{file} [objective]"):
+        objective = _build(Objective, content["objective"]) if "objective" in content else None
+        if objective and "time_s" in content:
+            raise InvalidInput("regret needs a fixed number of rounds; leave out time_s")
+    with at(f"{file} [learning]"):
+        learning = _learning(content["learning"]) if "learning" in content else None
+        if learning and fleet.data:
+            raise InvalidInput("[fleet.data] and [learning] both say how much data there is")
+    policies = {}
+    for label, table in content["policies"].items():
+        with at(f"{file} [policies.{label}]"):
+            policies[label] = _policy(label, table)
+    with at(file):
+        scenario = Scenario(
+            name=name,
+            title=content["title"],
+            rounds=checks.natural("rounds", content.get("rounds", MAX_ROUNDS)),
+            time_s=checks.positive("time_s", content["time_s"])
+            if "time_s" in content
+            else math.inf,
+            cohort_size=checks.natural("cohort_size", content["cohort_size"]),
+            seeds=checks.natural("seeds", content.get("seeds", 5)),
+            first_seed=checks.natural("first_seed", content.get("first_seed", 0), low=0),
+            fleet=fleet,
+            objective=objective,
+            learning=learning,
+            policies=policies,
+            source=content,
+        )
+        if not policies:
+            raise InvalidInput("there must be at least one policy")
+        if scenario.cohort_size > fleet.n_clients:
+            raise InvalidInput(
+                f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
+                f"got {scenario.cohort_size}"
+            )
+    world = fleet.build(seed=0)
+    for label in policies:
+        with at(f"{file} [policies.{label}]"):
+            scenario.policy(label, world)
+    return scenario
+
+
+def _fleet(table: Table, file: str) -> FleetSpec:
+    with at(f"{file} [fleet]"):
+        parts = ("latency", "availability", "drift", "failures", "data", "features")
+        numbers = ("n_clients", "tau_min", "tau_max")
+        _known_keys(table, (*numbers, *parts))
+        _required(table, (*numbers, "latency"))
+    with at(f"{file} [fleet.latency]"):
+        _table(table["latency"])
+        settings = dict(table["latency"])
+        _required(settings, ("population",))
+        population = settings.pop("population")
+        checks.one_of("population", population, tuple(POPULATIONS))
+        parameters = inspect.signature(POPULATIONS[population]).parameters.values()
+        _known_keys(
+            settings, ("population", *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
+        )
+    built: Table = {}
+    for key, build in (
+        ("availability", AvailabilitySpec),
+        ("drift", DriftSpec),
+        ("data", DataSpec),
+        ("features", FeaturesSpec),
+    ):
+        if key in table:
+            with at(f"{file} [fleet.{key}]"):
+                built[key] = _build(build, table[key])
+    with at(f"{file} [fleet.failures]"):
+        _known_keys(table.get("failures", {}), ("probability",))
+    with at(f"{file} [fleet]"):
+        return FleetSpec(
+            n_clients=table["n_clients"],
+            tau_min=table["tau_min"],
+            tau_max=table["tau_max"],
+            population=population,
+            population_settings=settings,
+            failures=table.get("failures", {}).get("probability", 0.0),
+            **built,
+        )
+
+
+def _learning(table: Table) -> LearningSpec:
+    _known_keys(table, tuple(f.name for f in fields(LearningSpec)))
+    split = table.get("split", {"kind": "iid"})
+    _table(split)
+    checks.one_of("kind", split.get("kind"), tuple(SPLITS))
+    _known_keys(split, ("kind", "label_noise", "quality", *split_settings(split["kind"])))
+    for key in ("label_noise", "quality"):
+        if key in split:
+            checks.span(key, split[key])
+    missing = [
+        k for k, needed in split_settings(split["kind"]).items() if needed and k not in split
+    ]
+    if missing:
+        raise InvalidInput(f"split {split['kind']!r} needs a value for {', '.join(missing)}")
+    learning: LearningSpec = _build(LearningSpec, {**table, "split": split})
+    return learning
+
+
+def _policy(label: str, table: Table) -> tuple[str, Table]:
+    if not re.fullmatch(r"[\w.+-]+", label) or label.startswith("."):
+        raise InvalidInput(f"a policy's label may hold letters, digits and . _ + -, got {label!r}")
+    _table(table)
+    settings = dict(table)
+    name = settings.pop("policy", label)
+    if not isinstance(name, str) or name not in POLICIES:
+        raise InvalidInput(f"unknown policy {name!r}{_nearest(str(name), POLICIES)}")
+    _known_keys(settings, ("policy", *settings_of(name)))
+    return name, settings
+
+
+def _build(kind: Callable[..., Any], table: Table) -> Any:
+    """Return a record made from a table after checking its keys."""
+    known = fields(kind)  # type: ignore[arg-type]
+    _known_keys(table, tuple(f.name for f in known))
+    _required(
+        table,
+        tuple(f.name for f in known if f.default is MISSING and f.default_factory is MISSING),
+    )
+    return kind(**table)
+
+
+def _table(table: object) -> None:
+    if not isinstance(table, dict):
+        raise InvalidInput(f"expected a table, got {table!r}")
+
+
+def _known_keys(table: Table, known: tuple[str, ...]) -> None:
+    _table(table)
+    for key in table:
+        if key not in known:
+            raise InvalidInput(f"unknown key {key!r}{_nearest(key, known)}")
+
+
+def _required(table: Table, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if key not in table:
+            raise InvalidInput(f"missing key {key!r}")
+
+
+def _nearest(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+
+
+@contextmanager
+def at(place: str) -> Iterator[None]:
+    """Put the place in front of every message about bad input."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from None

@@ -1,0 +1,1 @@
+"""Questions asked of the simulator: the leaderboard, ablations, tuning, the paper's figures."""

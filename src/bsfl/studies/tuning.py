@@ -1,0 +1,154 @@
+"""From a log of latencies to a setting: simulate the fleet in it and see what each weight costs."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.analysis.statistics import Interval, interval
+from bsfl.errors import InvalidInput
+from bsfl.extras import optional_imports
+from bsfl.fairness import gini, participation
+from bsfl.fleet import Fleet
+from bsfl.fleet.latency import Recorded
+from bsfl.fleet.traces import LATENCY, read_trace
+from bsfl.policies import BSFL, Policy, UniformRandom
+from bsfl.records import FloatArray
+from bsfl.simulation import simulate
+from bsfl.studies.candidates import TAIL
+
+with optional_imports():
+    from joblib import Parallel, delayed
+
+WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
+"""Values of alpha that are tried, in units of K/m."""
+INDICES: dict[str, dict[str, Any]] = {
+    "bernstein": {"radius": "bernstein"},
+    "tail": TAIL,
+}
+"""Ways to judge clients that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Latencies that a user recorded.
+
+    Attributes:
+        latencies: Seconds of every answer, client by client.
+        tau_max: Deadline; the longest answer where none was given.
+    """
+
+    latencies: list[FloatArray]
+    tau_max: float
+
+    def fleet(self, seed: int) -> Fleet:
+        """Return a fleet whose clients answer as they did, in a random order."""
+        fastest = min(float(seen.min()) for seen in self.latencies)
+        return Fleet(
+            latency=Recorded(self.latencies),
+            tau_min=min(fastest, self.tau_max),
+            tau_max=self.tau_max,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a setting came to.
+
+    Attributes:
+        index: Name in INDICES, or "random".
+        settings: Of BSFL; empty for random selection.
+        mean_round_s: Mean round time.
+        saved: Part of random selection's time that is saved.
+        gini: Gini coefficient of selections.
+        least_share: Selections of the least chosen client over its fair number.
+    """
+
+    index: str
+    settings: dict[str, Any]
+    mean_round_s: Interval
+    saved: Interval
+    gini: float
+    least_share: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        return asdict(self) | {
+            "mean_round_s": self.mean_round_s.as_json(),
+            "saved": self.saved.as_json(),
+        }
+
+
+def read_log(path: Path, deadline_s: float | None = None) -> Log:
+    """Return the latencies in a CSV file with the columns client,latency_s."""
+    columns, rows = read_trace(path)
+    if columns != LATENCY:
+        raise InvalidInput(f"{path}: the first line must be client,latency_s")
+    latencies = [seen[:, 0] for seen in rows.values()]
+    longest = max(float(seen.max()) for seen in latencies)
+    tau_max = longest if deadline_s is None else checks.positive("deadline_s", deadline_s)
+    return Log(latencies, tau_max)
+
+
+def try_settings(
+    log: Log, *, cohort_size: int, rounds: int, seeds: int = 3, jobs: int = -1
+) -> list[Trial]:
+    """Return random selection and every weight with every index, simulated on the log."""
+    n_clients = len(log.latencies)
+    if not 1 <= checks.natural("cohort_size", cohort_size) < n_clients:
+        raise InvalidInput(
+            f"cohort_size must be below the {n_clients} clients of the log, got {cohort_size}"
+        )
+    choices: list[tuple[str, dict[str, Any]]] = [("random", {})]
+    choices += [
+        (index, {"alpha": round(weight * n_clients / cohort_size, 3), **settings})
+        for index, settings in INDICES.items()
+        for weight in WEIGHTS
+    ]
+    played = Parallel(n_jobs=jobs)(
+        delayed(_play)(log, settings, cohort_size, rounds, seed)
+        for _, settings in choices
+        for seed in range(seeds)
+    )
+    numbers = np.array(played).reshape(len(choices), seeds, 3)
+    by_chance = numbers[0, :, 0]
+    return [
+        Trial(
+            index=index,
+            settings=settings,
+            mean_round_s=interval(own[:, 0]),
+            saved=interval(1 - own[:, 0] / by_chance),
+            gini=float(own[:, 1].mean()),
+            least_share=float(own[:, 2].mean()),
+        )
+        for (index, settings), own in zip(choices, numbers, strict=True)
+    ]
+
+
+def recommended(trials: list[Trial], floor: float) -> Trial:
+    """Return the quickest setting in which nobody falls below the floor.
+
+    Where none holds it, the one with the highest least share.
+    """
+    bsfl = [trial for trial in trials if trial.settings]
+    fair = [trial for trial in bsfl if trial.least_share >= floor]
+    if fair:
+        return min(fair, key=lambda trial: trial.mean_round_s.mean)
+    return max(bsfl, key=lambda trial: trial.least_share)
+
+
+def _play(
+    log: Log, settings: dict[str, Any], cohort_size: int, rounds: int, seed: int
+) -> tuple[float, float, float]:
+    """Return mean round time, Gini and least share of one run."""
+    fleet = log.fleet(seed)
+    policy: Policy = BSFL(tau_max=log.tau_max, **settings) if settings else UniformRandom()
+    records = list(simulate(policy, fleet, cohort_size=cohort_size, rounds=rounds, seed=seed))
+    counts = participation(np.array([r.cohort for r in records]), fleet.n_clients)
+    clock_s = records[-1].clock_s
+    assert clock_s is not None
+    fair = rounds * cohort_size / fleet.n_clients
+    return clock_s / rounds, gini(counts), float(counts.min() / fair)

@@ -1,0 +1,137 @@
+"""A cut run goes on from its checkpoint: nothing is trained twice, and the end is the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="training needs the extra sim")
+
+from bsfl.runs.checkpoint import Checkpointed
+from bsfl.runs.run import run_scenario
+from bsfl.scenario.scenario import parse_scenario
+
+CONTENT = {
+    "title": "cut",
+    "rounds": 12,
+    "cohort_size": 3,
+    "seeds": 1,
+    "fleet": {
+        "n_clients": 10,
+        "tau_min": 1.0,
+        "tau_max": 9.0,
+        "latency": {"population": "lognormal"},
+    },
+    "learning": {"dataset": "fashion-mnist-small", "evaluate_every_s": 15.0},
+    "policies": {"random": {}},
+}
+
+
+class Counting:
+    """A task that notes which rounds were really trained."""
+
+    def __init__(self, task):
+        self.task, self.trained, self.evaluated = task, [], 0
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def train(self, params, clients, *, t, seed):
+        self.trained.append(t)
+        return self.task.train(params, clients, t=t, seed=seed)
+
+    def evaluate(self, params):
+        self.evaluated += 1
+        return self.task.evaluate(params)
+
+
+@pytest.fixture(scope="module")
+def task():
+    scenario = parse_scenario(CONTENT, name="cut", file="cut.toml")
+    return scenario.training(0).task
+
+
+def play(task, path, rounds, save_every_s=0.0):
+    """Train some rounds, evaluate after every second one, and return all that was told."""
+    counted = Counting(task)
+    kept = Checkpointed(counted, path, save_every_s)
+    params, told = kept.init(0), []
+    for t in range(1, rounds + 1):
+        result = kept.train(params, np.array([t % 10, (t + 3) % 10]), t=t, seed=0)
+        params = result.params
+        told.append((result.losses.tolist(), result.samples.tolist()))
+        if t % 2 == 0:
+            test = kept.evaluate(params)
+            told.append((test.loss, test.accuracy, test.label_accuracy.tolist()))
+    return counted, params, told
+
+
+def test_what_is_on_disk_is_told_and_not_trained(task, tmp_path):
+    whole, params, told = play(task, tmp_path / "whole", 9)
+    play(task, tmp_path / "cut", 6)
+    resumed, again, retold = play(task, tmp_path / "cut", 9)
+    assert whole.trained == list(range(1, 10))
+    assert resumed.trained == [6, 7, 8, 9], "round 5 was the last one saved"
+    assert (whole.evaluated, resumed.evaluated) == (4, 2)
+    assert retold == told
+    for layer, arrays in params.items():
+        for name, array in arrays.items():
+            assert np.array_equal(array, again[layer][name]), (layer, name)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:-1] + b"?", lambda b: b"what"])
+def test_a_damaged_checkpoint_costs_time_only(task, tmp_path, damage):
+    path = tmp_path / "run.model"
+    _, _, told = play(task, path, 4)
+    path.write_bytes(damage(path.read_bytes()))
+    resumed, _, retold = play(task, path, 4)
+    assert resumed.trained == [1, 2, 3, 4]
+    assert retold == told
+
+
+def test_a_finished_run_keeps_no_checkpoint(tmp_path, monkeypatch):
+    scenario = parse_scenario(CONTENT, name="cut", file="cut.toml")
+    monkeypatch.setattr("bsfl.runs.checkpoint.Checkpointed.__init__.__defaults__", (0.0,))
+    run_scenario(scenario, tmp_path, jobs=1)
+    assert not list(tmp_path.rglob("*.model"))
+
+
+def test_a_killed_training_run_ends_with_the_same_accuracy(tmp_path):
+    """Kill -9 the real command in the middle of training, as often as it takes."""
+    content = {**CONTENT, "rounds": 60}
+    whole = run_scenario(parse_scenario(content, name="cut", file="x"), tmp_path / "a", jobs=1)
+    script = (
+        "import json, sys; from pathlib import Path\n"
+        "from bsfl.runs import checkpoint\n"
+        "checkpoint.Checkpointed.__init__.__defaults__ = (0.2,)\n"
+        "from bsfl.runs.run import run_scenario\n"
+        "from bsfl.scenario.scenario import parse_scenario\n"
+        "scenario = parse_scenario(json.loads(sys.argv[1]), name='cut', file='x')\n"
+        "run_scenario(scenario, Path(sys.argv[2]), jobs=1)\n"
+    )
+    folder = tmp_path / "b"
+    command = [sys.executable, "-c", script, json.dumps(content), str(folder)]
+    checkpoint = folder / "runs" / "random" / "seed-0000.model"
+    kills, seen = 0, b""
+    for _ in range(20):
+        run = subprocess.Popen(command)
+        while run.poll() is None:
+            if kills < 2 and checkpoint.exists() and checkpoint.read_bytes() != seen:
+                seen = checkpoint.read_bytes()
+                os.kill(run.pid, signal.SIGKILL)
+                run.wait()
+                kills += 1
+            time.sleep(0.02)
+        if run.returncode == 0:
+            break
+        assert run.returncode == -signal.SIGKILL
+    assert kills == 2
+    name = "runs/random/seed-0000.records"
+    assert (folder / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
+    accuracy = whole.records("random")[0]["test_accuracy"]
+    assert accuracy[-1] > 0.15, "it learned something worth keeping"

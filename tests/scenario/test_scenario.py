@@ -1,0 +1,223 @@
+"""Scenario files: every shipped one is sound, every mistake is named."""
+
+import copy
+import tomllib
+
+import numpy as np
+import pytest
+
+from bsfl.errors import InvalidInput
+from bsfl.scenario.scenario import (
+    find_scenario,
+    parse_scenario,
+    read_scenario,
+    shipped_scenarios,
+)
+
+SMALL = """
+title = "small"
+rounds = 30
+cohort_size = 3
+seeds = 2
+
+[fleet]
+n_clients = 12
+tau_min = 1.0
+tau_max = 60.0
+
+[fleet.latency]
+population = "lognormal"
+
+[objective]
+alpha = 2.0
+
+[policies.bsfl]
+alpha = 2.0
+
+[policies.plain]
+policy = "random"
+"""
+
+
+def parse(**changes):
+    content = copy.deepcopy(tomllib.loads(SMALL))
+    for path, value in changes.items():
+        table, *keys = content, *path.split("__")
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+        if value is None:
+            del table[keys[-1]]
+        else:
+            table[keys[-1]] = value
+    return parse_scenario(content, name="study", file="study.toml")
+
+
+@pytest.mark.parametrize("name", shipped_scenarios())
+def test_shipped_scenarios_are_sound(name):
+    scenario = find_scenario(name)
+    assert scenario.name == name
+    world = scenario.fleet.build(seed=3)
+    for label in scenario.policies:
+        scenario.policy(label, world)
+
+
+def test_what_a_scenario_says_is_built():
+    scenario = parse(
+        fleet__availability={"kind": "independent", "probability": 0.5},
+        fleet__drift={"at": 5, "share": 0.5, "kind": "scale", "factor": 3.0, "ramp": 2},
+        fleet__failures={"probability": 0.25},
+        fleet__data={"mean_samples": 50, "size_sigma": 0.5, "quality": [0.5, 1.0]},
+    )
+    world = scenario.fleet.build(seed=1)
+    assert world.n_clients == 12
+    assert 0 < len(world.available(1)) < 12
+    assert np.isinf(np.concatenate([world.latencies(t) for t in range(1, 20)])).any()
+    assert world.latency.phase(1) != world.latency.phase(9)
+    assert world.samples.mean() == pytest.approx(50, rel=0.05)
+    assert np.all((world.quality >= 0.5) & (world.quality <= 1.0))
+    assert scenario.policy("bsfl", world).tau_max == 60.0, "the deadline is the server's own"
+    planned = parse(policies__tifl={})
+    assert planned.policy("tifl", world).rounds == planned.rounds, "and how long it plans for"
+
+
+def test_worlds_depend_on_the_seed():
+    spec = parse().fleet
+    assert np.array_equal(spec.build(1).latencies(2), spec.build(1).latencies(2))
+    assert not np.array_equal(spec.build(1).latencies(2), spec.build(2).latencies(2))
+
+
+def test_a_drift_by_swapping_moves_the_share_it_says():
+    scenario = parse(fleet__drift={"at": 4, "share": 0.5})
+    latency = scenario.fleet.build(0).latency
+    assert np.sum(latency.source != np.arange(12)) == 6
+    assert sorted(latency.source) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cohort_sise": 3}, "study.toml: unknown key 'cohort_sise'; did you mean 'cohort_size'?"),
+        ({"rounds": None}, "study.toml: missing key 'rounds'"),
+        ({"rounds": 0}, "study.toml: rounds must be a whole number of at least 1, got 0"),
+        ({"cohort_size": 13}, "study.toml: cohort_size must be between 1 and the 12 clients"),
+        (
+            {"fleet__n_client": 3},
+            r"study.toml \[fleet\]: unknown key 'n_client'; did you mean 'n_cl",
+        ),
+        ({"fleet__tau_min": 90.0}, r"\[fleet\]: tau_min must not exceed tau_max, got 90.0 > 60.0"),
+        ({"fleet__tau_min": "x"}, r"\[fleet\]: tau_min must be a finite number above 0, got 'x'"),
+        (
+            {"fleet__latency__population": "fones"},
+            r"\[fleet.latency\]: population must be one of aut",
+        ),
+        (
+            {"fleet__latency__sigmo": 1},
+            r"\[fleet.latency\]: unknown key 'sigmo'; did you mean 'sigma'",
+        ),
+        ({"fleet__latency__sigma": -1}, r"\[fleet\]: sigma must be a finite number of at least 0"),
+        (
+            {"fleet__availability": {"kind": "never"}},
+            r"\[fleet.availability\]: kind must be one of",
+        ),
+        ({"fleet__availability": {"kind": "recorded"}}, "path must be given for kind = 'recorded'"),
+        ({"fleet__drift": {"share": 0.5}}, r"\[fleet.drift\]: missing .*'at'"),
+        (
+            {"fleet__drift": {"at": 3, "share": 2}},
+            r"\[fleet.drift\]: share must be between 0 and 1",
+        ),
+        (
+            {"fleet__drift": {"at": 3, "share": 0.1}},
+            "share must move at least 2 of the 12 clients, got 0.1",
+        ),
+        ({"fleet__drift": {"at": 3, "share": 0.5, "kind": "scale"}}, "needs a factor other than 1"),
+        ({"fleet__availability": {"probability": 0.5}}, "a probability below 1 belongs to kind"),
+        (
+            {"fleet__availability": {"kind": "recorded", "path": "x"}},
+            "x cannot be read as an .npz or",
+        ),
+        ({"fleet__availability": {"kind": "phones"}}, "kind = 'phones' needs a probability below"),
+        ({"fleet__latency": {"population": "trace"}}, "path must be the name of a file, got ''"),
+        (
+            {"fleet__latency": {"population": "trace", "path": 3}},
+            "path must be the name of a file, got 3",
+        ),
+        (
+            {"fleet__latency": {"population": "phones", "samples": "many"}},
+            "samples must be a finite number",
+        ),
+        (
+            {"fleet__latency": {"population": "shifted-exponential", "shift": [1.0]}},
+            "shift must be a range",
+        ),
+        ({"fleet__latency": "phones"}, r"\[fleet.latency\]: expected a table, got 'phones'"),
+        ({"fleet__data": {"quality": 0.5}}, r"quality must be a range \[low, high\], got 0.5"),
+        ({"policies": 3}, "expected a table, got 3"),
+        ({"policies__bsfl": 3}, r"\[policies.bsfl\]: expected a table, got 3"),
+        ({"policies__plain__policy": 3}, "unknown policy 3"),
+        ({"title": 7}, "study.toml: title must be a text, got 7"),
+        (
+            {"time_s": 9.0},
+            r"\[objective\]: regret needs a fixed number of rounds; leave out time_s",
+        ),
+        (
+            {"objective__generalization": "loss"},
+            "regret cannot be measured with generalization = 'loss'",
+        ),
+        (
+            {"learning": {"dataset": "linear", "split": "iid"}},
+            r"\[learning\]: expected a table, got 'iid'",
+        ),
+        (
+            {"learning": {"dataset": "linear", "split": {"kind": "dirichlet"}}},
+            "needs a value for alpha",
+        ),
+        ({"fleet__failures": {"p": 1}}, r"\[fleet.failures\]: unknown key 'p'"),
+        ({"fleet__data": {"quality": [0, 1]}}, r"\[fleet.data\]: quality must be a range within"),
+        (
+            {"objective__beta": 0},
+            r"\[objective\]: beta must be a whole number of at least 1, got 0",
+        ),
+        ({"policies__bsfl__alpha": -1}, r"\[policies.bsfl\]: alpha must be a finite number of at"),
+        (
+            {"policies__bsfl__alfa": 1},
+            r"\[policies.bsfl\]: unknown key 'alfa'; did you mean 'alpha'",
+        ),
+        ({"policies__bslf": {}}, r"\[policies.bslf\]: unknown policy 'bslf'; did you mean 'bsfl'"),
+        (
+            {"policies": {"../x": {}}},
+            "a policy's label may hold letters, digits and . _ . -, got '../x'",
+        ),
+        ({"policies": {"..": {}}}, "a policy's label may hold letters"),
+        ({"policies": {}}, "study.toml: there must be at least one policy"),
+        ({"fleet": 3}, r"\[fleet\]: expected a table, got 3"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        parse(**changes)
+
+
+def test_a_genie_cannot_meet_drift():
+    with pytest.raises(InvalidInput, match=r"\[policies.genie\]: the genie knows one truth"):
+        parse(fleet__drift={"at": 4, "share": 0.5}, policies__genie={})
+
+
+def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
+    (tmp_path / "log.csv").write_text("client,latency_s\na,1.5\nb,2.5\nc,3.0\n")
+    text = SMALL.replace('population = "lognormal"', 'population = "trace"\npath = "log.csv"')
+    (tmp_path / "own.toml").write_text(text)
+    monkeypatch.chdir("/")
+    scenario = read_scenario(tmp_path / "own.toml")
+    assert scenario.source["fleet"]["latency"]["path"] == str(tmp_path / "log.csv")
+
+
+def test_finding_scenarios(tmp_path):
+    with pytest.raises(InvalidInput, match="unknown scenario 'demos'; did you mean 'demo'?"):
+        find_scenario("demos")
+    with pytest.raises(InvalidInput, match=r"there is no scenario file nowhere\.toml"):
+        find_scenario("nowhere.toml")
+    (tmp_path / "own.toml").write_text(SMALL)
+    assert find_scenario(str(tmp_path / "own.toml")).name == "own"
+    (tmp_path / "bad.toml").write_text("rounds = = 3")
+    with pytest.raises(InvalidInput, match=r"bad\.toml: not a TOML file"):
+        read_scenario(tmp_path / "bad.toml")

@@ -1,0 +1,155 @@
+"""Ablations on shrunken scenarios: the arithmetic of every column."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from bsfl.scenario.scenario import find_scenario, parse_scenario
+from bsfl.studies import ablations as ab
+from bsfl.studies.radius_figure import radius_figure
+
+
+def shrunken(name):
+    """Return a scenario with 20 clients, 2 a round, and 60 rounds."""
+    source = dict(find_scenario(name).source)
+    fleet = {**source["fleet"], "n_clients": 20}
+    if "drift" in fleet:
+        fleet["drift"] = {**fleet["drift"], "at": 31}
+    source |= {"fleet": fleet, "cohort_size": 2, "seeds": 2, "rounds": 60}
+    source.pop("time_s", None)
+    source.pop("learning", None)
+    return parse_scenario(source, name=name, file=name)
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.setattr(ab, "find_scenario", shrunken)
+    monkeypatch.setattr(ab, "FLOOR_ROUNDS", 60)
+
+    def run(name):
+        rows_of = ab.ABLATIONS[name].rows
+        found = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
+        again = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
+        assert tuple(found) == ab.ABLATIONS[name].scenarios
+        assert rows_of(found) == rows_of(again)
+        return rows_of(found), found
+
+    return run
+
+
+def check_radius_figure(found):
+    fronts, regrets = np.reshape(radius_figure(found).axes, (2, 3))
+    indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
+    for axes, results in zip(fronts, found.values(), strict=True):
+        lines = {line.get_label(): line.get_xydata() for line in axes.lines}
+        assert list(lines) == indices
+        expected = sorted(
+            np.mean([(g, t / 30) for t, g in seeds], axis=0).tolist()
+            for alpha in (1, 5, 20, 100)
+            for seeds in [[ab.late(r, results.scenario) for r in results.records(f"cucb-{alpha}")]]
+        )
+        np.testing.assert_allclose(lines["cucb"], expected)
+    for axes, results in zip(regrets, found.values(), strict=True):
+        assert [line.get_label() for line in axes.lines] == indices[1:]
+        last = results.cumulative("tail-5", "regret")[:, -1].mean()
+        np.testing.assert_allclose(axes.lines[-1].get_ydata()[-1], last)
+
+
+def test_radius(study):
+    rows, found = study("radius")
+    assert len(rows) == 3 * 21, "five indices with four weights and random, on three fleets"
+    first = rows[0]
+    results = found["ablation-radius-phones"]
+    assert first["index"] == "paper-1"
+    ratios, early = [], []
+    for seed in range(2):
+
+        def late(label, seed=seed):
+            records = results.records(label)[seed]
+            assert ab.left_out(results.scenario) == 30
+            rest = records["cohort"][30:]
+            counts = np.bincount(rest.ravel(), minlength=20)
+            return records["duration_s"][30:].sum(), ab.gini(counts)
+
+        front = [late(k) for k in results.scenario.policies if k.startswith("genie")]
+        time_s, uneven = late("paper-1")
+        ratios.append(time_s / ab.at_same_gini(front, uneven))
+        early.append(results.records("paper-1")[seed]["duration_s"][:30].sum())
+    assert first["time over genie at this Gini"]["mean"] == pytest.approx(np.mean(ratios))
+    assert first["exploration (s)"]["mean"] == pytest.approx(np.mean(early))
+    regret = {r["index"]: r["regret over the paper's"] for r in rows if r["fleet"] == "phones"}
+    assert regret["paper-5"]["mean"] == 1.0
+    assert regret["cucb-5"] is not None
+    assert regret["cucb-1"] is None, "regret is measured in the objective's alpha"
+    check_radius_figure(found)
+
+
+def test_drift(study):
+    rows, found = study("drift")
+    by = {row["policy"]: row for row in rows}
+    assert by["stationary"]["lost, over stationary"]["mean"] == 1.0
+    lost = [
+        d["duration_s"][30:].sum() - s["duration_s"][30:].sum()
+        for d, s in zip(
+            found["ablation-drift"].records("windowed"),
+            found["ablation-steady"].records("windowed"),
+            strict=True,
+        )
+    ]
+    assert by["windowed"]["lost by the change (s)"]["mean"] == pytest.approx(np.mean(lost))
+    steady = [r["duration_s"][:30].sum() for r in found["ablation-steady"].records("windowed")]
+    after = [r["duration_s"][30:].sum() for r in found["ablation-drift"].records("windowed")]
+    assert by["windowed"]["after, over starting afresh"]["mean"] == pytest.approx(
+        np.mean(np.array(after) / steady)
+    )
+    # before the change both worlds are the same
+    assert [
+        r["duration_s"][:30].sum() for r in found["ablation-drift"].records("windowed")
+    ] == steady
+
+
+@pytest.mark.parametrize("name", ["jitter", "cold-start"])
+def test_round_times_are_compared_with_random(study, name):
+    rows, found = study(name)
+    by = {row["policy"]: row for row in rows}
+    assert by["random"]["over random"]["mean"] == 1.0
+    (results,) = found.values()
+    label = list(by)[1]
+    ratio = [
+        own["duration_s"].mean() / base["duration_s"].mean()
+        for own, base in zip(results.records(label), results.records("random"), strict=True)
+    ]
+    assert by[label]["over random"]["mean"] == pytest.approx(np.mean(ratio))
+    if name == "jitter":
+        assert by["means-20"]["over means"]["mean"] == 1.0
+        assert by["random"]["over means"] is None
+
+
+def test_floor(study):
+    rows, _ = study("floor")
+    assert len(rows) == 4 * len(ab.FLOOR_FLEETS)
+    for row in rows:
+        assert 0 <= row["least share"]["mean"] <= 1
+
+
+def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):
+    monkeypatch.setattr(ab, "FLOOR_ROUNDS", 60)
+    scenario = ab.with_floors(shrunken("phones-iid"))
+    results = ab.run_scenario(scenario, tmp_path, jobs=1)
+    expected = []
+    for records in results.records("random"):
+        counts, worst = np.zeros(20), np.inf
+        for t, cohort in enumerate(records["cohort"], 1):
+            counts[cohort] += 1
+            if t > 12:
+                worst = min(worst, counts.min() / (t * 2 / 20))
+        expected.append(worst)
+    assert ab.least_shares(results, "random") == pytest.approx(expected)
+
+
+def test_a_front_is_not_extended():
+    front = [(10.0, 0.2), (4.0, 0.6), (9.0, 0.7)]
+    assert ab.at_same_gini(front, 0.1) == 10.0
+    assert ab.at_same_gini(front, 0.4) == pytest.approx(7.0)
+    assert ab.at_same_gini(front, 0.9) == 4.0

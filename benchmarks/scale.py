@@ -39,8 +39,8 @@ def fleet(n_clients: int) -> Scheduler:
     scheduler.join(range(n_clients))
     scheduler.observe(dict.fromkeys(scheduler.select(), 5.0))
     rng, state = np.random.default_rng(0), scheduler._state
-    state.selected[:] = state.observed[:] = rng.integers(1, 20, n_clients)
-    state.mean[:] = 1.0 / rng.lognormal(2.0, 0.6, n_clients)
+    state.selected[:] = state.memory.observed[:] = rng.integers(1, 20, n_clients)
+    state.memory.mean[:] = 1.0 / rng.lognormal(2.0, 0.6, n_clients)
     return scheduler
 
 

@@ -53,8 +53,8 @@ def bench_scheduler(k: int, m: int) -> dict:
     scheduler.join(range(k))
     scheduler.observe(dict.fromkeys(scheduler.select(), 1.0))
     state = scheduler._state  # a fleet that has been running for long
-    state.selected[:] = state.observed[:] = rng.poisson(20, k) + 1
-    state.mean[:] = rng.uniform(0.01, 1.0, k)
+    state.selected[:] = state.memory.observed[:] = rng.poisson(20, k) + 1
+    state.memory.mean[:] = rng.uniform(0.01, 1.0, k)
     scheduler.t = int(20 * k / m)
 
     def one_round() -> None:

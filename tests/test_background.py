@@ -118,7 +118,7 @@ def test_a_copy_reuses_the_memory_of_what_is_written_and_nothing_else(tmp_path, 
     write = statefile.write
 
     def noted(path, header, arrays):
-        written.append({name: a for name, a in arrays.items() if name == "state/mean"})
+        written.append({name: a for name, a in arrays.items() if name == "state/memory.mean"})
         write(path, header, arrays)
 
     monkeypatch.setattr(statefile, "write", noted)
@@ -131,7 +131,7 @@ def test_a_copy_reuses_the_memory_of_what_is_written_and_nothing_else(tmp_path, 
     play(scheduler, 1)
     scheduler.save(tmp_path / "s", wait=False)
     scheduler.saved()
-    first, second, third = (arrays["state/mean"] for arrays in written)
+    first, second, third = (arrays["state/memory.mean"] for arrays in written)
     assert first is second, "no new memory"
     assert third is not second, "the fleet has grown"
     scheduler.save(tmp_path / "now")

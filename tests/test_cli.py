@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +14,8 @@ from typer.testing import CliRunner
 from bsfl.cli.app import app
 from bsfl.policies import POLICIES
 from bsfl.studies.paper import FIGURES, STUDIES, figure_scenario
+from small_scenario import SMALL
 
-SMALL = (Path(__file__).parent / "scenario" / "test_scenario.py").read_text().split('"""')[3]
 CAPTURED = {"capture_output": True, "text": True}
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 

@@ -1,4 +1,7 @@
-"""Every Python snippet in the documentation runs as it stands, and every link leads somewhere."""
+"""Every Python snippet in the documentation runs as it stands, and every link leads somewhere.
+
+`python tests/test_docs.py` writes the tables that come from the registry.
+"""
 
 import re
 import subprocess
@@ -6,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from bsfl.policies import POLICIES, make_policy
+from bsfl.registry import REQUIRED
+from bsfl.requirements import needs_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -37,3 +44,44 @@ def test_snippets_run(code, tmp_path):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?://)([^)#]*)(?:#[^)]*)?\)", page.read_text()):
         assert not target or (page.parent / target).exists(), target
+
+
+POLICY_PAGE = ROOT / "docs" / "policies" / "README.md"
+
+
+def policy_table():
+    """Return the table of the policies, as they tell of themselves."""
+    lines = ["| name | class | what it does | needs | must be given |", "|---|---|---|---|---|"]
+    for name, policy in POLICIES.items():
+        made = make_policy(name, **getattr(policy, "example", {}))
+        given = [f"`{k}`" for k, v in POLICIES.settings(name).items() if v is REQUIRED]
+        cells = [
+            f"[`{name}`]({name}.md)",
+            f"[`{policy.__name__}`](../../src/{policy.__module__.replace('.', '/')}.py)",
+            POLICIES.about(name) + " For comparison only." * getattr(policy, "knows_truth", False),
+            ", ".join(sorted(needs_of(made))),
+            ", ".join(given),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def with_table(text):
+    start, end = "<!-- policies -->\n", "\n<!-- /policies -->"
+    head, _, rest = text.partition(start)
+    _, _, tail = rest.partition(end)
+    return head + start + policy_table() + end + tail
+
+
+def test_the_table_of_policies_is_what_they_tell_of_themselves():
+    text = POLICY_PAGE.read_text()
+    assert text == with_table(text), "run: python tests/test_docs.py"
+
+
+def test_every_policy_has_a_page():
+    for name in POLICIES.known:
+        assert (POLICY_PAGE.parent / f"{name}.md").is_file(), name
+
+
+if __name__ == "__main__":
+    POLICY_PAGE.write_text(with_table(POLICY_PAGE.read_text()))

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from bsfl import Observation, Scheduler
+from bsfl import (
+    BSFL,
+    Discounted,
+    Floor,
+    Lognormal,
+    MaxGini,
+    Means,
+    Observation,
+    Scheduler,
+    Windowed,
+    statefile,
+)
+from bsfl.errors import NewerFormat
+from bsfl.migrations import SCHEMA
 
 FILES = sorted((Path(__file__).parent / "state_files").glob("*/*.bsfl"))
 
@@ -43,3 +56,28 @@ def test_there_is_a_file_of_every_policy():
 
     known = {path.stem for path in FILES}
     assert all(any(name.startswith(policy) for name in known) for policy in POLICIES)
+
+
+def test_flags_of_schema_1_are_parts_now():
+    folder = FILES[0].parent
+    by_name = {path.stem: Scheduler.load(path).policy for path in folder.glob("bsfl*.bsfl")}
+    assert by_name["bsfl"] == BSFL()
+    assert by_name["bsfl-bernstein"] == BSFL(index=Means(radius="bernstein"))
+    assert by_name["bsfl-discount"] == BSFL(index=Means(radius="none"), memory=Discounted(0.9))
+    assert by_name["bsfl-window"].memory == Windowed(10)
+    assert by_name["bsfl-lognormal"].index == Lognormal(quantile=0.5, optimism=1.0)
+    tail = Lognormal(quantile=0.9, optimism=0.5)
+    assert by_name["bsfl-lognormal-tail"] == BSFL(index=tail, tau_max=15.0)
+    assert by_name["bsfl-max-gini"].alpha == MaxGini(0.1)
+    ignored = by_name["bsfl-ignored-alpha"]
+    assert ignored == by_name["bsfl-floor"] == BSFL(alpha=Floor(0.8)), "alpha=99 meant nothing"
+    assert by_name["bsfl-ignored-optimism"] == BSFL()
+
+
+def test_a_file_of_a_later_schema_is_refused(tmp_path):
+    Scheduler(BSFL(), cohort_size=1).save(tmp_path / "s")
+    header, arrays = statefile.read(tmp_path / "s")
+    assert header["schema"] == SCHEMA
+    statefile.write(tmp_path / "s", {**header, "schema": SCHEMA + 1}, arrays)
+    with pytest.raises(NewerFormat, match=f"schema {SCHEMA + 1}, this bsfl reads up to {SCHEMA}"):
+        Scheduler.load(tmp_path / "s")

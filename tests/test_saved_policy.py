@@ -2,7 +2,7 @@
 
 import pytest
 
-from bsfl import BSFL, Scheduler, statefile
+from bsfl import BSFL, Discounted, Lognormal, Means, Scheduler, Windowed, statefile
 from bsfl.errors import NotAStateFile, StateFileError
 from bsfl.policies import CsUcb, CsUcbQ, FedCS, RbcsF, TiFL
 from bsfl.saved_policy import described, policy_of
@@ -11,11 +11,11 @@ from bsfl.saved_policy import described, policy_of
 @pytest.mark.parametrize(
     ("saved", "given"),
     [
-        ({}, {"speeds": "lognormal"}),
-        ({"speeds": "lognormal"}, {}),
-        ({}, {"discount": 0.98}),
-        ({}, {"window": 50}),
-        ({"window": 50}, {"window": 20}),
+        ({}, {"index": Lognormal()}),
+        ({"index": Lognormal()}, {}),
+        ({}, {"memory": Discounted(0.98)}),
+        ({}, {"memory": Windowed(50)}),
+        ({"memory": Windowed(50)}, {"memory": Windowed(20)}),
     ],
 )
 def test_a_memory_is_only_read_as_it_was_written(tmp_path, saved, given):
@@ -30,9 +30,9 @@ def test_a_memory_is_only_read_as_it_was_written(tmp_path, saved, given):
     assert Scheduler.load(tmp_path / "s", policy=BSFL(alpha=7.0, **saved)).policy.alpha == 7.0
 
 
-def test_settings_that_an_older_file_lacks_had_their_defaults():
+def test_settings_that_a_file_lacks_had_their_defaults():
     header = described(BSFL(alpha=3.0))
-    for setting in ("speeds", "discount", "window"):
+    for setting in ("index", "memory"):
         del header["settings"][setting]
     assert policy_of(header, "old", None) == BSFL(alpha=3.0)
     assert policy_of(header, "old", BSFL(alpha=7.0)).alpha == 7.0
@@ -42,10 +42,11 @@ def test_a_memory_is_guarded_when_functions_are_the_users_own(tmp_path):
     def wide(count, *, t, m, variance):
         return 2.0 / count
 
-    Scheduler(BSFL(radius=wide, speeds="lognormal"), cohort_size=2).save(tmp_path / "s")
-    with pytest.raises(StateFileError, match="saved with speeds='lognormal'"):
-        Scheduler.load(tmp_path / "s", policy=BSFL(radius=wide))
-    again = Scheduler.load(tmp_path / "s", policy=BSFL(radius=wide, speeds="lognormal", alpha=3.0))
+    memory, index = Discounted(0.9), Means(radius=wide)
+    Scheduler(BSFL(index=index, memory=memory), cohort_size=2).save(tmp_path / "s")
+    with pytest.raises(StateFileError, match="saved with memory={'kind': 'discounted'"):
+        Scheduler.load(tmp_path / "s", policy=BSFL(index=index))
+    again = Scheduler.load(tmp_path / "s", policy=BSFL(index=index, memory=memory, alpha=3.0))
     assert again.policy.alpha == 3.0
 
 

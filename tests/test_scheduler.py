@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from bsfl import BSFL, CsUcbQ, Genie, Observation, Scheduler, UniformRandom, WeightedRandom
+from bsfl import BSFL, CsUcbQ, Genie, Means, Observation, Scheduler, UniformRandom, WeightedRandom
 from bsfl.errors import InvalidInput, NotSelected, UnknownClient
 
 IDS = [f"phone-{i}" for i in range(10)]
@@ -47,7 +47,7 @@ def test_a_round(scheduler):
 
 
 def test_it_learns_who_is_slow():
-    fast = Scheduler(BSFL(alpha=0.0, radius="none"), cohort_size=3)
+    fast = Scheduler(BSFL(alpha=0.0, index=Means(radius="none")), cohort_size=3)
     for _ in range(12):
         cohort = fast.select(available=IDS)
         fast.observe({c: 1.0 + int(c[-1]) for c in cohort})
@@ -109,7 +109,7 @@ def test_late_answers_count_for_their_own_round(scheduler):
     assert set(scheduler.outstanding) == {first[2], second[2]}
     index = scheduler._clients.index_of
     for client, latency in ((first[1], 2.0), (second[0], 3.0), (second[1], 4.0)):
-        assert scheduler._state.mean[index(client)] == pytest.approx(1 / latency)
+        assert scheduler._state.memory.mean[index(client)] == pytest.approx(1 / latency)
     for client in (*first, *second):
         assert scheduler._state.selected[index(client)] == 1
 
@@ -126,7 +126,7 @@ def test_leaving_and_returning_keeps_what_is_known(scheduler):
     for _ in range(20):
         scheduler.observe({c: 1.0 + int(c[-1]) for c in scheduler.select()})
     index = scheduler._clients.index_of("phone-4")
-    known = scheduler._state.mean[index]
+    known = scheduler._state.memory.mean[index]
     scheduler.leave(["phone-4"])
     assert "phone-4" not in scheduler.clients
     for _ in range(10):
@@ -135,7 +135,7 @@ def test_leaving_and_returning_keeps_what_is_known(scheduler):
         scheduler.observe({c: 1.0 + int(c[-1]) for c in cohort})
     scheduler.select(available=["phone-4", "phone-5", "phone-6"])
     assert "phone-4" in scheduler.clients
-    assert scheduler._state.mean[index] == known
+    assert scheduler._state.memory.mean[index] == known
     # it was away for rounds 21 to 30, which do not count: round 31 is its 21st
     assert scheduler._clients.roster().since[index] == 11
 
@@ -303,7 +303,7 @@ def test_a_client_that_owes_two_answers_may_give_both():
     assert scheduler.outstanding == [1, 2]
     scheduler.observe({1: 2.0, 2: 1.0})
     assert scheduler.outstanding == []
-    assert scheduler._state.observed.tolist() == [2, 2]
+    assert scheduler._state.memory.observed.tolist() == [2, 2]
 
 
 def test_joining_between_choice_and_answer_does_not_matter():

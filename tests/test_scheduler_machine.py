@@ -117,13 +117,15 @@ class SchedulerLife(RuleBasedStateMachine):
                 k = self.scheduler._clients.index_of(client)
                 if k < len(state.selected):
                     assert state.selected[k] == self.chosen[client]
-                    assert state.observed[k] == len(self.latencies[client])
+                    assert getattr(state, "memory", state).observed[k] == len(
+                        self.latencies[client]
+                    )
         if isinstance(self.scheduler.policy, BSFL):
             for client in self.met:
                 k = self.scheduler._clients.index_of(client)
-                if k < len(state.mean) and self.latencies[client]:
+                if k < len(state.memory.mean) and self.latencies[client]:
                     expected = np.mean([1 / s for s in self.latencies[client]])
-                    assert state.mean[k] == pytest.approx(expected)
+                    assert state.memory.mean[k] == pytest.approx(expected)
 
 
 SchedulerLife.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

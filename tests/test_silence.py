@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bsfl import BSFL, CsUcb, Scheduler
+from bsfl import BSFL, CsUcb, Discounted, Means, Scheduler, Windowed
 from bsfl.policies import make_policy
 
 
@@ -13,9 +13,9 @@ from bsfl.policies import make_policy
     "policy",
     [
         BSFL(),
-        BSFL(radius="bernstein"),
-        BSFL(discount=0.95),
-        BSFL(window=20),
+        BSFL(index=Means(radius="bernstein")),
+        BSFL(memory=Discounted(0.95)),
+        BSFL(memory=Windowed(20)),
         make_policy("cs-ucb", tau_max=60.0),
         make_policy("cs-ucb-q", tau_max=60.0),
     ],

@@ -7,13 +7,13 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import fields
 
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Genie, Scheduler, UniformRandom, statefile
+from bsfl import BSFL, Genie, Means, Scheduler, UniformRandom, statefile
 from bsfl.errors import CorruptFile, NewerFormat, NotAStateFile, StateFileError, TruncatedFile
+from bsfl.state import leaves
 
 
 def played(policy=None, ids=None, rounds=6):
@@ -35,7 +35,7 @@ def fingerprint(scheduler):
         scheduler.clients,
         scheduler.outstanding,
         scheduler.last_round,
-        [np.copy(getattr(state, f.name)).tobytes() for f in fields(state)],
+        [np.copy(leaf).tobytes() for _, leaf in leaves(state)],
         {name: scheduler._clients.column(name).tobytes() for name in scheduler._clients._columns},
         scheduler._unbooked.tolist(),
     )
@@ -85,7 +85,7 @@ def test_a_policy_with_own_functions_must_be_given_again(tmp_path):
         return np.zeros(len(count))
 
     path = tmp_path / "s.bsfl"
-    policy = BSFL(radius=own_radius)
+    policy = BSFL(index=Means(radius=own_radius))
     scheduler = played(policy)
     scheduler.save(path)
     with pytest.raises(
@@ -204,7 +204,7 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path):
             process.wait()
         scheduler = Scheduler.load(path)
         # what was saved is a moment between two rounds of one and the same history
-        assert scheduler._state.observed.sum() == 50 * scheduler.t
+        assert scheduler._state.memory.observed.sum() == 50 * scheduler.t
         assert scheduler.outstanding == []
         reached.append(scheduler.t)
     assert len(set(reached)) > 1, "the kills came at different moments"

@@ -7,7 +7,6 @@ InvalidInput naming the rule and the value otherwise.
 import math
 import operator
 import sys
-from collections.abc import Iterable, Mapping
 from typing import SupportsIndex
 
 import numpy as np
@@ -81,19 +80,6 @@ def numbers(name: str, values: object) -> npt.NDArray[np.float64]:
     if array.ndim != 1 or len(array) == 0:
         raise InvalidInput(f"{name} must be a list of numbers, got {values!r}")
     return array
-
-
-def known_settings(what: str, settings: Iterable[str], allowed: Mapping[str, bool]) -> None:
-    """Check that all settings are known and none is missing that `allowed` marks as required."""
-    given = set(settings)
-    for setting in given - set(allowed):
-        known = ", ".join(allowed) or "none"
-        raise InvalidInput(f"{what} has no setting {setting!r}; it has {known}")
-    missing = [
-        setting for setting, required in allowed.items() if required and setting not in given
-    ]
-    if missing:
-        raise InvalidInput(f"{what} needs a value for {', '.join(missing)}")
 
 
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from bsfl.errors import InvalidInput
 from bsfl.fairness import capped_shares
 from bsfl.records import FloatArray, IntArray, RoundContext, pick
+from bsfl.registry import Registry
 
 
 class History(Protocol):
@@ -79,8 +80,7 @@ def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatAr
     return rate
 
 
-DEFICITS: dict[str, Deficit] = {
-    "equal": equal_deficit,
-    "weighted": weighted_deficit,
-    "loss": loss_deficit,
-}
+DEFICITS: Registry[Deficit] = Registry(
+    "generalization",
+    {"equal": equal_deficit, "weighted": weighted_deficit, "loss": loss_deficit},
+)

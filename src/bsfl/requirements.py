@@ -1,6 +1,7 @@
-"""What policies are told: numbers when made, sizes when clients register, losses in reports.
+"""What a policy requires: sizes of the clients, losses in reports, numbers known beforehand.
 
-A policy that needs one of these and does not get it says so at once.
+A policy says what it needs with `needs`, so that a loop that cannot give it refuses the policy
+before the first round; whatever is missing all the same is an error at once.
 """
 
 import numpy as np
@@ -8,6 +9,19 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.records import OK, FloatArray, Report, RoundContext
+
+Needs = frozenset[str]
+"""What clients must tell, a set of the words below."""
+NOTHING: Needs = frozenset()
+LOSS: Needs = frozenset({"loss"})
+"""Every answer carries a loss."""
+SAMPLES: Needs = frozenset({"samples"})
+"""The size of every client's data is registered, or comes with its answers."""
+
+
+def needs_of(policy: object) -> Needs:
+    """Return what a policy needs; nothing if it does not say."""
+    return frozenset(getattr(policy, "needs", NOTHING))
 
 
 def known_numbers(name: str, values: object) -> FloatArray:
@@ -21,7 +35,7 @@ def known_numbers(name: str, values: object) -> FloatArray:
 
 
 def must_cover(name: str, values: FloatArray, n_clients: int) -> None:
-    """Check that what was told when the policy was made holds for the whole fleet."""
+    """Check that numbers given when the policy was made hold for the whole fleet."""
     if n_clients > len(values):
         raise InvalidInput(f"{name} must cover the fleet of {n_clients} clients, got {len(values)}")
 
@@ -34,7 +48,7 @@ def registered_sizes(context: RoundContext) -> FloatArray:
 
 
 def require_losses(policy: str, report: Report) -> None:
-    """Check that everyone who answered told a loss."""
+    """Check that everyone who answered reported a loss."""
     answered = report.outcome == OK
     n_missing = np.count_nonzero(answered & np.isnan(report.loss))
     if n_missing:
@@ -45,9 +59,9 @@ def require_losses(policy: str, report: Report) -> None:
 
 
 def keep_losses(loss: FloatArray, report: Report) -> None:
-    """Store the losses of a report; who told none keeps the last one."""
-    told = ~np.isnan(report.loss)
-    loss[report.clients[told]] = report.loss[told]
+    """Store the losses of a report; a client without one keeps its last."""
+    known = ~np.isnan(report.loss)
+    loss[report.clients[known]] = report.loss[known]
 
 
 def sample_counts(policy: str, report: Report, context: RoundContext) -> FloatArray:

@@ -1,32 +1,33 @@
 """Which policy a file was saved with, and which one may go on from it."""
 
 import os
-from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
 from bsfl.errors import InvalidInput, StateFileError
-from bsfl.policies.base import Policy
-from bsfl.policies.registry import make_policy, name_of
+from bsfl.policies import POLICIES, Policy, make_policy
+from bsfl.registry import KIND, Registry, parts_of
 
 
 def described(policy: Policy) -> dict[str, Any]:
-    """Return name and settings as JSON can hold them; no settings when a part is the user's own.
+    """Return name and settings as plain data; no settings when a part is the user's own.
 
     What a policy remembers by, the settings that give the numbers in its state their meaning, is
-    always told: a class says which these are with `REMEMBERS_BY`.
+    always there: a class says which these are with `REMEMBERS_BY`, and so does a part.
     """
-    known = name_of(policy)
-    remembers = {name: getattr(policy, name) for name in getattr(policy, "REMEMBERS_BY", ())}
-    settings = {f.name: getattr(policy, f.name) for f in fields(policy)} if known else {}  # type: ignore[arg-type]
-    if not known or any(callable(value) for value in settings.values()):
-        return {"policy": _name(policy), "settings": None, "remembers": remembers}
-    plain = {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        for name, value in settings.items()
-    }
-    return {"policy": known, "settings": plain, "remembers": remembers}
+    settings = POLICIES.plain(policy)
+    return {"policy": _name(policy), "settings": settings, "remembers": _remembers(policy)}
+
+
+def _remembers(thing: object) -> dict[str, Any]:
+    parts: dict[str, Registry[Any]] = parts_of(type(thing))
+    found: dict[str, Any] = {}
+    for name in getattr(thing, "REMEMBERS_BY", ()):
+        value = getattr(thing, name)
+        if name in parts:
+            kind = parts[name].name_of(value) or type(value).__qualname__
+            value = {KIND: kind, **_remembers(value)}
+        found[name] = value
+    return found
 
 
 def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Policy | None) -> Policy:
@@ -44,11 +45,12 @@ def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Polic
         )
     if given is None:
         try:
-            return make_policy(name, **settings)
+            return make_policy(_built_in(name, path), **settings)
         except InvalidInput as error:
             raise StateFileError(f"{path}: {error}; nothing was loaded") from None
+    remembered = _remembers(given)
     for setting, was in header.get("remembers", {}).items():
-        now = getattr(given, setting)
+        now = remembered.get(setting)
         if was != now:
             raise StateFileError(
                 f"{path} was saved with {setting}={was!r}, and what it remembers cannot be read "
@@ -58,4 +60,11 @@ def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Polic
 
 
 def _name(policy: Policy) -> str:
-    return name_of(policy) or type(policy).__qualname__
+    return POLICIES.name_of(policy) or type(policy).__qualname__
+
+
+def _built_in(name: str, path: str | os.PathLike[str]) -> str:
+    """Return the name of a policy after checking that no file will be run for it."""
+    if name not in list(POLICIES):
+        raise StateFileError(f"{path} holds an unknown policy {name!r}; nothing was loaded")
+    return name

@@ -13,7 +13,8 @@ from bsfl import checks, statefile
 from bsfl.background import BackgroundWriter
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotAStateFile, NotSelected
-from bsfl.policies.base import Policy, State, chooses_fewer
+from bsfl.migrations import SCHEMA, migrated
+from bsfl.policies import Policy
 from bsfl.randomness import stream
 from bsfl.records import (
     NOBODY,
@@ -25,6 +26,7 @@ from bsfl.records import (
     RoundRecord,
 )
 from bsfl.saved_policy import described, policy_of
+from bsfl.state import State, leaves, put, take_over
 
 
 class Scheduler:
@@ -81,7 +83,7 @@ class Scheduler:
 
     @property
     def state(self) -> State:
-        """What the policy has learned, such as `alpha` under a floor; to be read, not changed."""
+        """What the policy has learned; to be read, not changed."""
         return self._state
 
     def join(
@@ -99,7 +101,7 @@ class Scheduler:
             samples: How much data each one holds, above 0.
             quality: How good that data is, above 0 and at most 1; 1 where it is never told.
             features: What may tell how fast it is, one row of numbers for each client and the same
-                features for all, NaN where unknown. BSFL(speeds="lognormal") uses them.
+                features for all, NaN where unknown. BSFL(index=Lognormal()) uses them.
         """
         self._clients.join(
             clients, t=self.t + 1, samples=samples, quality=quality, features=features
@@ -152,7 +154,9 @@ class Scheduler:
             where = joined.where if joined else self._clients.members()
             context = self._context(t, where, m)
             cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
-            cohort = _checked(cohort, context, may_be_fewer=chooses_fewer(self.policy))
+            cohort = _checked(
+                cohort, context, may_be_fewer=getattr(self.policy, "chooses_fewer", False)
+            )
         except Exception:
             if joined:
                 self._clients.undo(joined)
@@ -190,9 +194,9 @@ class Scheduler:
                 continue
             oldest = self._waiting[index][0]
             by_round.setdefault(oldest, {})[index] = _observation(client, answer)
-        for t, seen in sorted(by_round.items()):
-            self._report(t, seen)
-            for index in seen:
+        for t, answered in sorted(by_round.items()):
+            self._report(t, answered)
+            for index in answered:
                 self._waiting[index].remove(t)
                 if not self._waiting[index]:
                     del self._waiting[index]
@@ -220,12 +224,12 @@ class Scheduler:
             )
         return index
 
-    def _report(self, t: int, seen: Mapping[int, Observation]) -> None:
+    def _report(self, t: int, answered: Mapping[int, Observation]) -> None:
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
         m = self.last_round.cohort_size if self.last_round else self.cohort_size
         context = replace(self._context(t, NOBODY, m), roster=self._roster)
-        self.policy.observe(self._state, context, Report.of(seen, chosen=chosen))
+        self.policy.observe(self._state, context, Report.of(answered, chosen=chosen))
         if t == self.t:
             self._unbooked = NOBODY
 
@@ -236,12 +240,7 @@ class Scheduler:
         """Make room in the policy's state for the clients that joined since the last round."""
         if self._n_state < len(self._clients):
             grown = self.policy.init(len(self._clients))
-            for field in fields(grown):
-                old, new = getattr(self._state, field.name), getattr(grown, field.name)
-                if isinstance(old, np.ndarray) and len(new) == len(self._clients):
-                    new[: len(old)] = old
-                else:  # a number, or an array that belongs to no client
-                    setattr(grown, field.name, old)
+            take_over(self._state, grown, len(self._clients))
             self._state, self._n_state = grown, len(self._clients)
 
     # --- saving ---------------------------------------------------------------------------------
@@ -282,6 +281,7 @@ class Scheduler:
     def _contents(self) -> tuple[dict[str, Any], statefile.Arrays]:
         """Return what a file holds but the ids, which no client changes; arrays are not copied."""
         header = {
+            "schema": SCHEMA,
             **described(self.policy),
             "cohort_size": self.cohort_size,
             "seed": self.seed,
@@ -292,8 +292,7 @@ class Scheduler:
             "n_wanted": self.last_round.cohort_size if self.last_round else None,
         }
         arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
-        for field in fields(self._state):
-            arrays[f"state/{field.name}"] = np.asarray(getattr(self._state, field.name))
+        arrays |= {f"state/{name}": np.asarray(leaf) for name, leaf in leaves(self._state)}
         cohort = self.last_round.cohort if self.last_round else ()
         arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
         arrays["unbooked"] = self._unbooked
@@ -318,6 +317,7 @@ class Scheduler:
         header, arrays = statefile.read(Path(path))
         if "policy" not in header:
             raise NotAStateFile(f"{path} holds something else than a scheduler; nothing was loaded")
+        header, arrays = migrated(header, arrays, path)
         policy = policy_of(header, path, policy)
         scheduler = cls(policy, cohort_size=header["cohort_size"], seed=header["seed"])
         scheduler.t = header["t"]
@@ -326,10 +326,10 @@ class Scheduler:
         )
         scheduler._n_state = int(header["n_state"])
         state = policy.init(scheduler._n_state)
-        for field in fields(state):
-            stored = arrays.get(f"state/{field.name}")
+        for name, _ in list(leaves(state)):
+            stored = arrays.get(f"state/{name}")
             if stored is not None:  # a file of an older bsfl may know less
-                setattr(state, field.name, stored if stored.ndim else stored.item())
+                put(state, name, stored if stored.ndim else stored.item())
         scheduler._state = state
         scheduler._unbooked = arrays["unbooked"]
         scheduler._roster = scheduler._clients.roster()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Scheduler
+from bsfl import BSFL, Lognormal, Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.estimation import lognormal
 from bsfl.records import Observation, Report, Roster, RoundContext
@@ -22,7 +22,7 @@ def context(t, m=100):
     return RoundContext(t=t, available=np.arange(K), cohort_size=m, roster=ROSTER)
 
 
-def told(policy, state, t, clients):
+def hear(policy, state, t, clients):
     latency = np.exp(LEVEL[clients] + NOISE * RNG.normal(size=len(clients)))
     seen = {int(k): Observation(latency=float(x)) for k, x in zip(clients, latency, strict=True)}
     policy.observe(state, context(t), Report.of(seen, chosen=clients))
@@ -30,14 +30,14 @@ def told(policy, state, t, clients):
 
 @pytest.fixture(scope="module")
 def learned():
-    policy = BSFL(speeds="lognormal")
+    policy = BSFL(index=Lognormal(quantile=0.5, optimism=1.0))
     state = policy.init(K)
     for t in range(1, 11):
-        told(policy, state, t, np.arange(100 * (t - 1), 100 * t))  # 1,000 of 3,000 are met once
+        hear(policy, state, t, np.arange(100 * (t - 1), 100 * t))  # 1,000 of 3,000 are met once
     for t in range(11, 31):
-        told(policy, state, t, np.arange(100))  # and 100 of them twenty times more
-    known = policy.memory.recall(state, np.arange(K), 31)
-    return state, lognormal.judge(state, np.arange(K), known, ROSTER)
+        hear(policy, state, t, np.arange(100))  # and 100 of them twenty times more
+    known = policy.memory.recall(state.memory, np.arange(K), 31)
+    return state, lognormal.judge(state.index, np.arange(K), known, ROSTER)
 
 
 def test_strangers_are_judged_by_their_features(learned):
@@ -66,7 +66,7 @@ def test_a_clients_own_noise_is_found(learned):
 
 
 def test_a_quantile_prefers_the_steady():
-    policy = {q: BSFL(speeds="lognormal", quantile=q, optimism=0.0) for q in (None, 0.9)}
+    policy = {q: BSFL(index=Lognormal(quantile=q, optimism=0.0)) for q in (0.5, 0.9)}
     for q, one in policy.items():
         state = one.init(2)
         rng = np.random.default_rng(0)
@@ -84,17 +84,19 @@ def test_a_quantile_prefers_the_steady():
 
 
 def test_nobody_comes_first_only_because_nobody_has_met_it():
-    policy = BSFL(speeds="lognormal", alpha=0.0, optimism=0.0)
+    policy = BSFL(index=Lognormal(quantile=0.5, optimism=0.0), alpha=0.0)
     state = policy.init(K)
     rng = np.random.default_rng(0)
-    told(policy, state, 1, rng.permutation(K)[:200])
+    hear(policy, state, 1, rng.permutation(K)[:200])
     cohort = policy.select(state, context(2), rng)
     best = np.argsort(LEVEL - OWN)[:300]
     assert np.isin(cohort, best).mean() > 0.9, "those with good features, met or not"
 
 
 def test_features_reach_the_policy_through_the_scheduler(tmp_path):
-    scheduler = Scheduler(BSFL(speeds="lognormal", alpha=0.0, optimism=0.0), cohort_size=4)
+    scheduler = Scheduler(
+        BSFL(index=Lognormal(quantile=0.5, optimism=0.0), alpha=0.0), cohort_size=4
+    )
     for i in range(40):
         scheduler.register(f"c{i}", features=[float(i), np.nan if i % 7 == 0 else 1.0])
     for _ in range(8):
@@ -126,7 +128,7 @@ def test_wrong_features_are_refused_and_nothing_changes(features, message):
 
 
 def test_failures_and_silence_look_slow():
-    policy = BSFL(speeds="lognormal", optimism=0.0)
+    policy = BSFL(index=Lognormal(quantile=0.5, optimism=0.0))
     state = policy.init(4)
     here = RoundContext(t=1, available=np.arange(4), cohort_size=4)
     seen = {
@@ -147,7 +149,7 @@ def play(scheduler, rounds, latency=lambda client: 1.0 + client):
 
 
 def test_failures_before_the_first_latency_are_never_fast():
-    scheduler = Scheduler(BSFL(speeds="lognormal"), cohort_size=2)
+    scheduler = Scheduler(BSFL(index=Lognormal(quantile=0.5, optimism=1.0)), cohort_size=2)
     scheduler.join(range(10))
     broken = None
     for _ in range(30):
@@ -160,24 +162,26 @@ def test_failures_before_the_first_latency_are_never_fast():
 
 
 def test_features_may_come_after_the_first_answers():
-    scheduler = Scheduler(BSFL(alpha=100.0, speeds="lognormal"), cohort_size=2)
+    scheduler = Scheduler(
+        BSFL(alpha=100.0, index=Lognormal(quantile=0.5, optimism=1.0)), cohort_size=2
+    )
     scheduler.join(range(100))
     play(scheduler, 1)
     scheduler.join(range(100), features=np.log(1.0 + np.arange(100.0))[:, None])
     play(scheduler, 30)
-    state = scheduler.state
+    state = scheduler.state.index
     effect = np.linalg.solve(state.gram, state.moment)[1] / state.scale[0]
     assert effect == pytest.approx(1.0, abs=0.1), "ln tau is the feature itself"
 
 
 @pytest.mark.filterwarnings("error")
 def test_an_empty_report_and_unknown_features_teach_nothing():
-    scheduler = Scheduler(BSFL(speeds="lognormal"), cohort_size=2)
+    scheduler = Scheduler(BSFL(index=Lognormal(quantile=0.5, optimism=1.0)), cohort_size=2)
     scheduler.join(range(10), features=np.full((10, 1), np.nan))
     scheduler.select()
     scheduler.observe({})
     play(scheduler, 10)
-    assert scheduler.state.centre.tolist() == [0.0]
+    assert scheduler.state.index.centre.tolist() == [0.0]
 
 
 @pytest.mark.parametrize("features", [["wifi"], [[1.0], [2.0, 3.0]], [object()]])

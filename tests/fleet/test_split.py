@@ -14,11 +14,11 @@ from bsfl.fleet.split import (
     iid,
     make_split,
     quantity,
-    settings_of,
     shards,
     with_label_noise,
     with_quality,
 )
+from bsfl.registry import REQUIRED
 
 SETTINGS = {"dirichlet": {"alpha": 0.3}}
 BALANCED = np.repeat(np.arange(10), 600)
@@ -201,11 +201,11 @@ def test_make_split_is_reproducible_and_its_parts_do_not_move_each_other():
 
 
 def test_the_settings_of_every_split_can_be_listed():
-    assert {name: settings_of(name) for name in SPLITS} == {
-        "iid": {"samples": False, "reuse": False},
-        "dirichlet": {"alpha": True, "size_sigma": False},
-        "shards": {"shards_per_client": False},
-        "quantity": {"sigma": False},
+    assert {name: SPLITS.settings(name) for name in SPLITS} == {
+        "iid": {"samples": None, "reuse": False},
+        "dirichlet": {"alpha": REQUIRED, "size_sigma": 0.0},
+        "shards": {"shards_per_client": 2},
+        "quantity": {"sigma": 1.0},
     }
 
 
@@ -240,11 +240,11 @@ def test_the_settings_of_every_split_can_be_listed():
             lambda: with_label_noise(iid([0, 0], 1, rng()), rng(), share=(0, 1)),
             "label noise needs at least 2 labels",
         ),
-        (lambda: make_split("idd", [0], 1, seed=0), "split must be one of iid, dirichlet"),
+        (lambda: make_split("idd", [0], 1, seed=0), "unknown split 'idd'; did you mean 'iid'"),
         (lambda: make_split("dirichlet", [0], 1, seed=0), "needs a value for alpha"),
         (
             lambda: make_split("iid", [0], 1, seed=0, alpha=1),
-            "split 'iid' has no setting 'alpha'; it has samples, reuse",
+            "split 'iid' has no setting 'alpha'; known are samples, reuse",
         ),
     ],
 )

@@ -21,7 +21,7 @@ from fake_data import (
 from bsfl.errors import InvalidInput, NoSource, UnreadableData
 from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset, where_is
 from bsfl.learning.datasets.dataset import PARTS
-from bsfl.learning.datasets.load import find_entry, obtain
+from bsfl.learning.datasets.load import obtain
 from bsfl.learning.datasets.npz import read_npz, write_npz
 from bsfl.learning.datasets.sources import from_folder
 
@@ -291,9 +291,9 @@ def test_bad_arrays_are_named(change, message):
 
 def test_an_unknown_name_is_named():
     with pytest.raises(InvalidInput, match="unknown data set 'cifar'; did you mean 'cifar10'"):
-        find_entry("cifar")
+        CATALOGUE.find("cifar")
     with pytest.raises(InvalidInput, match="known are fashion-mnist-small, fashion-mnist, cifar10"):
-        find_entry("imagenet")
+        CATALOGUE.find("imagenet")
 
 
 CODE = """

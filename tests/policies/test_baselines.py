@@ -7,6 +7,7 @@ import pytest
 from rounds import context, report
 
 from bsfl.errors import InvalidInput
+from bsfl.estimation import Means
 from bsfl.policies import BSFL, CsUcb, CsUcbQ, Genie, UniformRandom, WeightedRandom, make_policy
 from bsfl.policies.base import top_m
 from bsfl.policies.weighted_random import systematic_sample
@@ -170,9 +171,9 @@ def test_genie_maximises_with_the_truth():
 def test_genie_equals_bsfl_that_knows_everything():
     mean = np.random.default_rng(3).uniform(0.1, 1.0, 15)
     genie = Genie(mean_speed=mean, alpha=4.0)
-    bsfl = BSFL(alpha=4.0, tau_min=1.0, radius="none")
+    bsfl = BSFL(alpha=4.0, tau_min=1.0, index=Means(radius="none"))
     told, learned = genie.init(15), bsfl.init(15)
-    learned.observed[:], learned.mean[:] = 1, mean
+    learned.memory.observed[:], learned.memory.mean[:] = 1, mean
     learned.selected[:] = told.selected[:] = 1
     for t in range(5, 40):
         here = context(t, 4, 15)
@@ -191,10 +192,14 @@ def test_top_m_breaks_ties_at_random():
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("bslf", {}, "unknown policy 'bslf'; known are bsfl, cs-ucb"),
+        ("bslf", {}, "unknown policy 'bslf'; did you mean 'bsfl'"),
         ("cs-ucb", {}, "policy 'cs-ucb' needs a value for tau_max"),
         ("cs-ucb", {"tau_max": 0}, "tau_max must be a finite number above 0, got 0"),
-        ("cs-ucb", {"tau_mx": 1}, "policy 'cs-ucb' has no setting 'tau_mx'; it has tau_max"),
+        (
+            "cs-ucb",
+            {"tau_mx": 1},
+            "policy 'cs-ucb' has no setting 'tau_mx'; did you mean 'tau_max'",
+        ),
         ("cs-ucb-q", {"tau_max": 1, "beta": 1.5}, "beta must be between 0 and 1, got 1.5"),
         ("cs-ucb-q", {"tau_max": 1, "phi": -0.1}, "phi must be between 0 and 1, got -0.1"),
         ("genie", {"mean_speed": [0.5, -1.0]}, "mean_speed must be finite and above 0, got -1"),

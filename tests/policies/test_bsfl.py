@@ -7,6 +7,7 @@ import pytest
 from rounds import context, report
 
 from bsfl.errors import InvalidInput
+from bsfl.estimation import Means
 from bsfl.policies import BSFL
 
 RNG = np.random.default_rng(0)
@@ -14,7 +15,7 @@ RNG = np.random.default_rng(0)
 
 def speed(policy, state, clients):
     """Return the mean of tau_min / tau."""
-    return state.mean[clients] * policy._tau_min(state)
+    return state.memory.mean[clients] * policy._tau_min(state)
 
 
 def test_rounds_one_to_three_by_hand_iid():
@@ -85,10 +86,10 @@ def test_fewer_unexplored_than_places_fill_up_with_the_best_of_the_rest():
     # m = 3, client 4 unexplored, t = 10, alpha = 3, so (alpha / m) = 1 for the two free places:
     # E{0,1} = 0.8 + 0.2 + 0.2 = 1.2 beats E{2,3} = 0.1 + 0.5 + 0.5 = 1.1.
     # Dividing by the free places instead, 3/2, would choose {2,3}: 1.6 against 1.4.
-    policy = BSFL(alpha=3.0, tau_min=1.0, radius="none")
+    policy = BSFL(alpha=3.0, tau_min=1.0, index=Means(radius="none"))
     state = policy.init(5)
-    state.selected[:] = state.observed[:] = [4, 4, 1, 1, 0]
-    state.mean[:] = [0.9, 0.8, 0.1, 0.1, 0.0]
+    state.selected[:] = state.memory.observed[:] = [4, 4, 1, 1, 0]
+    state.memory.mean[:] = [0.9, 0.8, 0.1, 0.1, 0.0]
     assert policy.select(state, context(10, 3, 5), RNG).tolist() == [0, 1, 4]
 
 
@@ -99,7 +100,7 @@ def test_tau_min_may_be_learned_late_without_spoiling_the_means():
         for policy, state in zip((given, learned), states, strict=True):
             policy.observe(state, context(t, 2, 2), report(latencies))
     everyone = np.arange(2)
-    assert states[1].latency_min == 0.5
+    assert states[1].fastest_s == 0.5
     assert speed(learned, states[1], everyone) == pytest.approx(speed(given, states[0], everyone))
     assert speed(learned, states[1], everyone) == pytest.approx([0.1875, 0.75])
 
@@ -114,7 +115,7 @@ def test_a_timeout_counts_as_the_deadline_and_a_failure_is_never_fast():
     policy.observe(state, context(1, 4, 4), report({2: 25.0}, chosen=[]))
     assert speed(policy, state, np.arange(3)) == pytest.approx([0.1, 0.1, 0.1])
     assert state.selected.tolist() == [1, 1, 1, 1]
-    assert state.observed.tolist() == [1, 1, 1, 0], "client 3 has not answered yet"
+    assert state.memory.observed.tolist() == [1, 1, 1, 0], "client 3 has not answered yet"
 
 
 def test_without_a_deadline_a_failure_is_an_answer_that_never_comes():
@@ -122,9 +123,9 @@ def test_without_a_deadline_a_failure_is_an_answer_that_never_comes():
     state = policy.init(2)
     policy.observe(state, context(1, 2, 2), report({0: 0.001}, outcome="failed"))
     assert speed(policy, state, np.arange(2)).tolist() == [0.0, 0.0]
-    assert state.latency_min == np.inf, "a failure says nothing about tau_min"
+    assert state.fastest_s == np.inf, "a failure says nothing about tau_min"
     policy.observe(state, context(2, 2, 2), report({0: 7.0}, outcome="timeout"))
-    assert state.latency_min == np.inf, "nor does a timeout, which is censored"
+    assert state.fastest_s == np.inf, "nor does a timeout, which is censored"
     policy.observe(state, context(3, 2, 2), report({0: 3.5}))
     # mean of 0, 1/7 and 1/3.5, times tau_min = 3.5
     assert speed(policy, state, np.arange(1)) == pytest.approx([0.5])
@@ -132,7 +133,7 @@ def test_without_a_deadline_a_failure_is_an_answer_that_never_comes():
 
 def test_slow_clients_are_put_into_the_same_rounds():
     # four fast, four slow, m = 4, no radius: the paper's insight is that slow ones come together
-    policy = BSFL(alpha=4.0, tau_min=1.0, radius="none")
+    policy = BSFL(alpha=4.0, tau_min=1.0, index=Means(radius="none"))
     state = policy.init(8)
     latency = np.array([1.0] * 4 + [10.0] * 4)
     mixed = 0
@@ -159,8 +160,8 @@ def test_plugged_in_functions_are_used():
         return np.arange(len(u))[-m:]
 
     state = BSFL().init(5)
-    state.selected[:] = state.observed[:] = 1
-    by_g = BSFL(alpha=50.0, generalization=favourite, radius=flat)
+    state.selected[:] = state.memory.observed[:] = 1
+    by_g = BSFL(alpha=50.0, generalization=favourite, index=Means(radius=flat))
     assert by_g.g(state, context(9, 1, 5)).tolist() == [0, 0, 0, 1, 0]
     assert by_g.select(state, context(9, 1, 5), RNG).tolist() == [3]
     assert BSFL(solver=last_ones).select(state, context(9, 2, 5), RNG).tolist() == [3, 4]
@@ -169,8 +170,8 @@ def test_plugged_in_functions_are_used():
 @pytest.mark.parametrize("solver", ["exhaustive", "annealing-drop-weakest"])
 def test_solvers_by_name(solver):
     state = BSFL().init(6)
-    state.selected[:] = state.observed[:] = 1
-    state.mean[:] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    state.selected[:] = state.memory.observed[:] = 1
+    state.memory.mean[:] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     chosen = BSFL(solver=solver, tau_min=1.0).select(state, context(5, 2, 6), RNG)
     assert chosen.tolist() == [4, 5]
 
@@ -187,7 +188,6 @@ def test_solvers_by_name(solver):
         ({"tau_max": -2}, "tau_max must be a finite number above 0, got -2"),
         ({"tau_min": 3.0, "tau_max": 2.0}, "tau_min must not exceed tau_max, got 3.0 > 2.0"),
         ({"generalization": "fair"}, "generalization must be one of equal, weighted, loss"),
-        ({"radius": 3}, "radius must be a name or a function, got 3"),
         ({"solver": "magic"}, "solver must be one of exact, exhaustive, annealing-swap"),
     ],
 )

@@ -12,7 +12,6 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from rich.console import Console
-from test_scenario import SMALL, parse
 
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import summarise
@@ -24,6 +23,7 @@ from bsfl.runs import run as runner
 from bsfl.runs.results import Results, open_results
 from bsfl.runs.run import run_scenario
 from bsfl.simulation import simulate
+from small_scenario import SMALL, parse
 
 
 def contents(folder):
@@ -221,9 +221,21 @@ def test_damage_is_noticed(finished, tmp_path):
             run_scenario(parse(), tmp_path, jobs=1)
 
 
+REFUSES = """
+from bsfl import UniformRandom
+from bsfl.errors import InvalidInput
+
+class Refuses(UniformRandom):
+    def select(self, state, context, rng):
+        raise InvalidInput("not in this world")
+"""
+
+
 def test_nothing_is_written_for_a_scenario_that_cannot_run(tmp_path):
-    with pytest.raises(InvalidInput, match=r"study \[policies.weighted\]: this policy needs every"):
-        run_scenario(parse(policies__weighted={}), tmp_path / "out", jobs=1)
+    (tmp_path / "rules.py").write_text(REFUSES)
+    mine = parse(policies__mine={"policy": f"{tmp_path}/rules.py:Refuses"})
+    with pytest.raises(InvalidInput, match=r"study \[policies.mine\]: not in this world"):
+        run_scenario(mine, tmp_path / "out", jobs=1)
     with pytest.raises(InvalidInput, match="jobs must be -1 or at least 1, got 0"):
         run_scenario(parse(), tmp_path / "out", jobs=0)
     assert not (tmp_path / "out").exists()

@@ -1,55 +1,15 @@
 """Scenario files: every shipped one is sound, every mistake is named."""
 
-import copy
-import tomllib
-
 import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
 from bsfl.scenario.scenario import (
     find_scenario,
-    parse_scenario,
     read_scenario,
     shipped_scenarios,
 )
-
-SMALL = """
-title = "small"
-rounds = 30
-cohort_size = 3
-seeds = 2
-
-[fleet]
-n_clients = 12
-tau_min = 1.0
-tau_max = 60.0
-
-[fleet.latency]
-population = "lognormal"
-
-[objective]
-alpha = 2.0
-
-[policies.bsfl]
-alpha = 2.0
-
-[policies.plain]
-policy = "random"
-"""
-
-
-def parse(**changes):
-    content = copy.deepcopy(tomllib.loads(SMALL))
-    for path, value in changes.items():
-        table, *keys = content, *path.split("__")
-        for key in keys[:-1]:
-            table = table.setdefault(key, {})
-        if value is None:
-            del table[keys[-1]]
-        else:
-            table[keys[-1]] = value
-    return parse_scenario(content, name="study", file="study.toml")
+from small_scenario import SMALL, parse
 
 
 @pytest.mark.parametrize("name", shipped_scenarios())
@@ -76,7 +36,8 @@ def test_what_a_scenario_says_is_built():
     assert world.samples.mean() == pytest.approx(50, rel=0.05)
     assert np.all((world.quality >= 0.5) & (world.quality <= 1.0))
     assert scenario.policy("bsfl", world).tau_max == 60.0, "the deadline is the server's own"
-    planned = parse(policies__tifl={})
+    learning = {"dataset": "fashion-mnist-small"}
+    planned = parse(policies__tifl={}, learning=learning)
     assert planned.policy("tifl", world).rounds == planned.rounds, "and how long it plans for"
 
 
@@ -108,7 +69,7 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
         ({"fleet__tau_min": "x"}, r"\[fleet\]: tau_min must be a finite number above 0, got 'x'"),
         (
             {"fleet__latency__population": "fones"},
-            r"\[fleet.latency\]: population must be one of aut",
+            r"\[fleet.latency\]: unknown population",
         ),
         (
             {"fleet__latency__sigmo": 1},
@@ -169,7 +130,7 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
         ),
         (
             {"learning": {"dataset": "linear", "split": {"kind": "dirichlet"}}},
-            "needs a value for alpha",
+            "missing key 'alpha'",
         ),
         ({"fleet__failures": {"p": 1}}, r"\[fleet.failures\]: unknown key 'p'"),
         ({"fleet__data": {"quality": [0, 1]}}, r"\[fleet.data\]: quality must be a range within"),
@@ -198,7 +159,7 @@ def test_mistakes_are_named_with_their_place(changes, message):
 
 
 def test_a_genie_cannot_meet_drift():
-    with pytest.raises(InvalidInput, match=r"\[policies.genie\]: the genie knows one truth"):
+    with pytest.raises(InvalidInput, match=r"\[policies.genie\]: genie knows one truth"):
         parse(fleet__drift={"at": 4, "share": 0.5}, policies__genie={})
 
 
@@ -221,3 +182,31 @@ def test_finding_scenarios(tmp_path):
     (tmp_path / "bad.toml").write_text("rounds = = 3")
     with pytest.raises(InvalidInput, match=r"bad\.toml: not a TOML file"):
         read_scenario(tmp_path / "bad.toml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"policies__oort": {}},
+            r"\[policies.oort\]: this policy needs losses, which nobody reports without \[learning\]",
+        ),
+        (
+            {"policies__weighted": {}},
+            r"\[policies.weighted\]: this policy needs the clients' samples: add \[fleet.data\]",
+        ),
+    ],
+)
+def test_a_policy_that_needs_what_nobody_tells_is_refused(changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        parse(**changes)
+
+
+def test_a_policy_of_the_users_own_is_found_beside_the_file(tmp_path):
+    (tmp_path / "rules.py").write_text("from bsfl import UniformRandom as Mine\n")
+    text = SMALL + '\n[policies.mine]\npolicy = "rules.py:Mine"\n'
+    (tmp_path / "study.toml").write_text(text)
+    scenario = read_scenario(tmp_path / "study.toml")
+    name, _ = scenario.policies["mine"]
+    assert name == f"{tmp_path / 'rules.py'}:Mine"
+    assert scenario.source["policies"]["mine"]["policy"] == name, "the manifest says where"

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
-from bsfl.policies.registry import POLICIES, make_policy, settings_of
+from bsfl.policies import POLICIES, make_policy
 from bsfl.runs.results import Results, open_results
 from bsfl.runs.run import run_scenario
 from bsfl.scenario.scenario import find_scenario, parse_scenario
@@ -196,11 +196,11 @@ def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
     fixed = {"random", "weighted", "age"}
     assert set(lb.CANDIDATES) == set(lb.COMPETITORS) - fixed
     for name in fixed:
-        assert set(settings_of(name)) <= {"tau_max"}
+        assert set(POLICIES.settings(name)) <= {"tau_max"}
     for name, tries in lb.CANDIDATES.items():
         assert len(tries) == 4
         assert tries[0] == {}, "the defaults come first"
-        told = {"tau_max": 30.0} if "tau_max" in settings_of(name) else {}
+        told = {"tau_max": 30.0} if "tau_max" in POLICIES.settings(name) else {}
         for settings in tries:
             make_policy(name, **told, **settings)
 

@@ -1,14 +1,23 @@
 """Counts and running means of what clients showed."""
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from bsfl.records import FAILED, OK, FloatArray, IntArray, Report
+from bsfl.state import ClientState, per_client
 
 
-@dataclass(slots=True)
-class Averages:
+@dataclass(slots=True, kw_only=True)
+class Selections(ClientState):
+    """How often each client was chosen, and the last loss it reported (NaN: never)."""
+
+    selected: IntArray = per_client(0)
+    loss: FloatArray = per_client(np.nan)
+
+
+@dataclass(slots=True, kw_only=True)
+class Averages(ClientState):
     """How often each client was chosen and observed, and the mean of what it showed.
 
     `selected` is c_k, in the index too: if only answers counted there, a client that no longer
@@ -16,23 +25,16 @@ class Averages:
     will never come.
     """
 
-    n_clients: InitVar[int]
-    selected: IntArray = field(init=False)
-    observed: IntArray = field(init=False)
-    mean: FloatArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        self.selected = np.zeros(n_clients, dtype=np.int64)
-        self.observed = np.zeros(n_clients, dtype=np.int64)
-        self.mean = np.zeros(n_clients)
+    selected: IntArray = per_client(0)
+    observed: IntArray = per_client(0)
+    mean: FloatArray = per_client(0.0)
 
     def learn(self, report: Report, values: FloatArray) -> None:
         """Book the selections of a report and move the means (eqs. update_c, update_mu)."""
+        clients = report.clients
         self.selected[report.chosen] += 1
-        self.observed[report.clients] += 1
-        self.mean[report.clients] += (values - self.mean[report.clients]) / self.observed[
-            report.clients
-        ]
+        self.observed[clients] += 1
+        self.mean[clients] += (values - self.mean[clients]) / self.observed[clients]
 
 
 def believed_latency(report: Report, tau_max: float | None) -> FloatArray:

@@ -2,19 +2,20 @@ r"""A hierarchical model of latencies, so that a client nobody has met can be ju
 
     ln tau = x_k theta + b_k + noise,   b_k ~ N(0, s^2),   noise ~ N(0, sigma_k^2)
 
-x_k holds a 1 and the features that the caller told of client k, standardised. theta is a ridge
+x_k holds a 1 and the features that the caller gave of client k, standardised. theta is a ridge
 regression on the first answer of every client, so that the often chosen do not outvote the others;
 s^2 + sigma^2 is the variance of its errors, sigma^2 that of a client's own answers. All of it is
 updated in O(cohort). A client is judged by the posterior of x_k theta + b_k: before its first
 answer that is the prediction for clients like it, with an honest width.
 """
 
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
-from bsfl.estimation.memory import BsflState, ClientStats
+from bsfl.estimation.memory import ClientStats
 from bsfl.records import FloatArray, IntArray, Roster
 
 RIDGE = 1.0
@@ -29,6 +30,27 @@ SHRINKAGE = 4.0
 _ERRORS, _N_ERRORS, _SPREAD, _FREEDOM = range(4)
 
 
+def _nothing(*shape: int) -> FloatArray:
+    return field(default_factory=lambda: np.zeros(shape))
+
+
+@dataclass(slots=True, kw_only=True)
+class Population:
+    """What is known of the fleet as a whole; empty before the first answer.
+
+    Attributes:
+        centre, scale: Mean and standard deviation of the features.
+        gram, moment: The ridge regression of first answers on features.
+        pooled: Sums of squares and their weights, between clients and within one.
+    """
+
+    centre: FloatArray = _nothing(0)
+    scale: FloatArray = _nothing(0)
+    gram: FloatArray = _nothing(0, 0)
+    moment: FloatArray = _nothing(0)
+    pooled: FloatArray = _nothing(0)
+
+
 class Posterior(NamedTuple):
     """Posterior of the mean of ln tau, and the standard deviation of single answers."""
 
@@ -36,22 +58,26 @@ class Posterior(NamedTuple):
     variance: FloatArray
     sigma: FloatArray
 
+    def quantile(self, level: float) -> FloatArray:
+        """Return ln tau at a quantile of single answers."""
+        return self.mean + NormalDist().inv_cdf(level) * self.sigma
+
 
 def learn(
-    state: BsflState,
+    state: Population,
     clients: IntArray,
     values: FloatArray,
-    known: ClientStats,
+    stats: ClientStats,
     roster: Roster | None,
 ) -> None:
-    """Take in ln tau of clients, of which `known` was remembered before."""
+    """Take in ln tau of clients, of which `stats` was remembered before."""
     if not len(clients):
         return
     if not len(state.pooled):
         _start(state)
     if roster is not None and roster.features is not None and not len(state.centre):
         _meet_features(state, roster.features)
-    new = state.observed[clients] == 0
+    new = stats.answers == 0
     x = design(state, clients[new], roster)
     inverse = np.linalg.inv(state.gram)
     errors = values[new] - x @ (inverse @ state.moment)
@@ -62,16 +88,16 @@ def learn(
         state.pooled[_N_ERRORS] = fade * state.pooled[_N_ERRORS] + len(errors)
     state.gram += x.T @ x
     state.moment += x.T @ values[new]
-    step = values[~new] - known.mean[~new]
-    part = known.count[~new] / (known.count[~new] + 1)
+    step = values[~new] - stats.mean[~new]
+    part = stats.count[~new] / (stats.count[~new] + 1)
     state.pooled[_SPREAD] += np.sum(part * step**2)
     state.pooled[_FREEDOM] += np.sum(part)
 
 
 def judge(
-    state: BsflState, clients: IntArray, known: ClientStats, roster: Roster | None
+    state: Population, clients: IntArray, stats: ClientStats, roster: Roster | None
 ) -> Posterior:
-    """Return what to think of clients, of which `known` is remembered."""
+    """Return what to think of clients, of which `stats` is remembered."""
     if not len(state.pooled):
         nothing = np.zeros(len(clients))
         return Posterior(nothing, nothing + 1.0, nothing + FIRST_GUESS[1][1] ** 0.5)
@@ -82,44 +108,37 @@ def judge(
     expected = x @ (inverse @ state.moment)
     own = max(total - noise, 1e-3 * total)
     prior = own + total * np.einsum("ij,jk,ik->i", x, inverse, x)
-    sigma2 = (SHRINKAGE * noise + known.spread) / (SHRINKAGE + np.maximum(known.count - 1, 0.0))
-    trust = prior / (prior + sigma2 / np.maximum(known.count, 1e-12))
-    trust = np.where(known.count > 0, trust, 0.0)
-    mean = expected + trust * (known.mean - expected)
+    sigma2 = (SHRINKAGE * noise + stats.spread) / (SHRINKAGE + np.maximum(stats.count - 1, 0.0))
+    trust = prior / (prior + sigma2 / np.maximum(stats.count, 1e-12))
+    trust = np.where(stats.count > 0, trust, 0.0)
+    mean = expected + trust * (stats.mean - expected)
     return Posterior(mean, (1 - trust) * prior, np.sqrt(sigma2))
 
 
-def quantile_of(judged: Posterior, level: float | None) -> FloatArray:
-    """Return ln tau at a quantile of single answers; the mean of ln tau for None."""
-    return (
-        judged.mean if level is None else judged.mean + NormalDist().inv_cdf(level) * judged.sigma
-    )
-
-
-def design(state: BsflState, clients: IntArray, roster: Roster | None) -> FloatArray:
+def design(state: Population, clients: IntArray, roster: Roster | None) -> FloatArray:
     """Return a 1 and the standardised features of clients; an unknown feature is average."""
     x = np.ones((len(clients), 1 + len(state.centre)))
     if len(state.centre):
-        told = None if roster is None else roster.features
-        if told is not None and told.shape[1] == len(state.centre):
-            x[:, 1:] = np.nan_to_num((told[clients] - state.centre) / state.scale)
+        known = None if roster is None else roster.features
+        if known is not None and known.shape[1] == len(state.centre):
+            x[:, 1:] = np.nan_to_num((known[clients] - state.centre) / state.scale)
         else:
             x[:, 1:] = 0.0
     return x
 
 
-def _start(state: BsflState) -> None:
+def _start(state: Population) -> None:
     state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
     (between, guess), (within, noise) = FIRST_GUESS
     state.pooled = np.array([between * guess, between, within * noise, within])
 
 
-def _meet_features(state: BsflState, told: FloatArray) -> None:
+def _meet_features(state: Population, features: FloatArray) -> None:
     """Make room for the effects of features; so far everyone counted as average."""
-    n = np.maximum(np.count_nonzero(~np.isnan(told), axis=0), 1)
-    state.centre = np.nansum(told, axis=0) / n
-    spread = np.sqrt(np.nansum((told - state.centre) ** 2, axis=0) / n)
+    n = np.maximum(np.count_nonzero(~np.isnan(features), axis=0), 1)
+    state.centre = np.nansum(features, axis=0) / n
+    spread = np.sqrt(np.nansum((features - state.centre) ** 2, axis=0) / n)
     state.scale = np.where(spread > 0, spread, 1.0)
-    gram = np.diag(np.full(1 + told.shape[1], RIDGE))
+    gram = np.diag(np.full(1 + features.shape[1], RIDGE))
     gram[0, 0] = state.gram[0, 0]
-    state.gram, state.moment = gram, np.append(state.moment, np.zeros(told.shape[1]))
+    state.gram, state.moment = gram, np.append(state.moment, np.zeros(features.shape[1]))

@@ -4,48 +4,15 @@ A memory keeps the number, the mean and the spread (sum of squared deviations) o
 showed. A report costs O(cohort); the others' numbers are brought up to date when they are read.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from bsfl import checks
-from bsfl.estimation.averages import Averages
 from bsfl.records import FloatArray, IntArray, pick
-
-
-@dataclass(slots=True)
-class BsflState(Averages):
-    """What BSFL has learned: `mean` is the mean of 1/tau, so tau_min may be learned late.
-
-    Attributes:
-        spread: Sum of squared deviations from the mean.
-        loss: Last loss each client reported, NaN if it never did.
-        latency_min: Smallest latency seen, the estimate of tau_min; infinite before the first.
-        latency_max: Largest latency seen; 0 before the first.
-        alpha: The weight that a floor has led to; 0 before the first round.
-        centre, scale, gram, moment, pooled: What bsfl.estimation.lognormal knows of the population.
-    """
-
-    spread: FloatArray = field(init=False)
-    loss: FloatArray = field(init=False)
-    latency_min: float = field(init=False)
-    latency_max: float = field(init=False)
-    alpha: float = field(init=False)
-    centre: FloatArray = field(init=False)
-    scale: FloatArray = field(init=False)
-    gram: FloatArray = field(init=False)
-    moment: FloatArray = field(init=False)
-    pooled: FloatArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        Averages.__post_init__(self, n_clients)
-        self.spread = np.zeros(n_clients)
-        self.loss = np.full(n_clients, np.nan)
-        self.latency_min, self.latency_max, self.alpha = np.inf, 0.0, 0.0
-        for name in ("centre", "scale", "moment", "pooled"):
-            setattr(self, name, np.zeros(0))
-        self.gram = np.zeros((0, 0))
+from bsfl.registry import Registry
+from bsfl.state import ClientState, State, per_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +20,23 @@ class ClientStats:
     """What is remembered of some clients.
 
     Attributes:
-        count: How many answers it stands for; a fraction where old ones count less.
+        answers: How many answers there ever were.
+        count: How many of them it stands for; a fraction where old ones count less.
         mean: Mean of the values.
         spread: Sum of their squared deviations from the mean.
     """
 
+    answers: IntArray
     count: IntArray | FloatArray
     mean: FloatArray
     spread: FloatArray
 
 
+@runtime_checkable
 class Memory(Protocol):
     """How values are remembered."""
 
-    def init(self, n_clients: int) -> BsflState:
+    def init(self, n_clients: int) -> State:
         """Return the state before the first round."""
         ...
 
@@ -83,31 +53,39 @@ class Memory(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True)
+class LastingState(ClientState):
+    """Number of answers, their mean and their spread."""
+
+    observed: IntArray = per_client(0)
+    mean: FloatArray = per_client(0.0)
+    spread: FloatArray = per_client(0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Lasting:
     """Everything counts for ever (eqs. update_c, update_mu)."""
 
-    def init(self, n_clients: int) -> BsflState:
+    def init(self, n_clients: int) -> LastingState:
         """Return the state before the first round."""
-        return BsflState(n_clients)
+        return LastingState.of(n_clients)
 
-    def add(self, state: BsflState, clients: IntArray, t: int, values: FloatArray) -> None:
+    def add(self, state: LastingState, clients: IntArray, t: int, values: FloatArray) -> None:
         """Take in values that clients showed."""
         _extend(state.observed, state.mean, state.spread, clients, values)
 
-    def recall(self, state: BsflState, clients: IntArray, t: int) -> ClientStats:
+    def recall(self, state: LastingState, clients: IntArray, t: int) -> ClientStats:
         """Return what is remembered of clients."""
-        return ClientStats(
-            pick(state.observed, clients), pick(state.mean, clients), pick(state.spread, clients)
-        )
+        answers = pick(state.observed, clients)
+        return ClientStats(answers, answers, pick(state.mean, clients), pick(state.spread, clients))
 
     def rounds(self, t: int) -> float:
         """Return t."""
         return float(t)
 
 
-@dataclass(slots=True)
-class FadingState(BsflState):
+@dataclass(slots=True, kw_only=True)
+class FadingState(LastingState):
     """Averages that lose weight with every round.
 
     Attributes:
@@ -115,27 +93,24 @@ class FadingState(BsflState):
         last: Round of its last answer.
     """
 
-    weight: FloatArray = field(init=False)
-    last: IntArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        BsflState.__post_init__(self, n_clients)
-        self.weight = np.zeros(n_clients)
-        self.last = np.zeros(n_clients, dtype=np.int64)
+    weight: FloatArray = per_client(0.0)
+    last: IntArray = per_client(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Discounted:
     """An answer of s rounds ago counts gamma^s (D-UCB, Garivier and Moulines 2011)."""
 
+    REMEMBERS_BY: ClassVar = ("gamma",)
+
     gamma: float
 
     def __post_init__(self) -> None:
-        checks.between("discount", self.gamma, 0.0, 1.0)
+        checks.between("gamma", self.gamma, 0.0, 1.0)
 
     def init(self, n_clients: int) -> FadingState:
         """Return the state before the first round."""
-        return FadingState(n_clients)
+        return FadingState.of(n_clients)
 
     def add(self, state: FadingState, clients: IntArray, t: int, values: FloatArray) -> None:
         """Take in values that clients showed in round t."""
@@ -150,7 +125,10 @@ class Discounted:
         """Return what is remembered of clients in round t."""
         faded = self._faded(state, clients, t)
         return ClientStats(
-            state.weight[clients] * faded, state.mean[clients], state.spread[clients] * faded
+            pick(state.observed, clients),
+            state.weight[clients] * faded,
+            state.mean[clients],
+            state.spread[clients] * faded,
         )
 
     def rounds(self, t: int) -> float:
@@ -162,8 +140,8 @@ class Discounted:
         return faded
 
 
-@dataclass(slots=True)
-class WindowState(BsflState):
+@dataclass(slots=True, kw_only=True)
+class WindowState(LastingState):
     """Averages of two blocks of rounds, the current one and the one before.
 
     `observed` counts all answers; the other names without `older` stand for the current block.
@@ -174,17 +152,11 @@ class WindowState(BsflState):
         older_count, older_mean, older_spread: What the block before it held.
     """
 
-    block: IntArray = field(init=False)
-    recent: FloatArray = field(init=False)
-    older_count: FloatArray = field(init=False)
-    older_mean: FloatArray = field(init=False)
-    older_spread: FloatArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        BsflState.__post_init__(self, n_clients)
-        self.block = np.zeros(n_clients, dtype=np.int64)
-        for name in ("recent", "older_count", "older_mean", "older_spread"):
-            setattr(self, name, np.zeros(n_clients))
+    block: IntArray = per_client(0)
+    recent: FloatArray = per_client(0.0)
+    older_count: FloatArray = per_client(0.0)
+    older_mean: FloatArray = per_client(0.0)
+    older_spread: FloatArray = per_client(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +167,8 @@ class Windowed:
     window keep six numbers a client: the current block and the one before.
     """
 
+    REMEMBERS_BY: ClassVar = ("window",)
+
     window: int
 
     def __post_init__(self) -> None:
@@ -202,7 +176,7 @@ class Windowed:
 
     def init(self, n_clients: int) -> WindowState:
         """Return the state before the first round."""
-        return WindowState(n_clients)
+        return WindowState.of(n_clients)
 
     def add(self, state: WindowState, clients: IntArray, t: int, values: FloatArray) -> None:
         """Take in values that clients showed in round t."""
@@ -227,6 +201,7 @@ class Windowed:
         part = older / np.maximum(count, 1e-300)
         gap = state.older_mean[clients] - state.mean[clients]
         return ClientStats(
+            pick(state.observed, clients),
             count,
             state.mean[clients] + part * gap,
             np.where(age <= 1, state.spread[clients], 0.0)
@@ -240,6 +215,11 @@ class Windowed:
 
     def _block(self, t: int) -> int:
         return t // max(1, self.window // 2)
+
+
+MEMORIES: Registry[type] = Registry(
+    "memory", {"lasting": Lasting, "discounted": Discounted, "windowed": Windowed}
+)
 
 
 def _extend(

@@ -1,13 +1,13 @@
 """A weight that finds itself: alpha is moved until participation is what was asked for."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from bsfl.estimation.memory import BsflState
+from bsfl import checks
 from bsfl.fairness import gini
-from bsfl.records import FloatArray, RoundContext
+from bsfl.records import FloatArray, IntArray, RoundContext
+from bsfl.registry import Registry
 
 UP, DOWN = 1.15, 1.03
 """Factors by which alpha moves at most in one correction; what was missed is hard to make good."""
@@ -21,25 +21,75 @@ MARGIN = 0.01
 """How much better than asked for alpha aims at."""
 
 
+@dataclass(slots=True, kw_only=True)
+class FoundWeight:
+    """The alpha that was found; 0 before the first round."""
+
+    alpha: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is asked for: the smallest part of a fair share ("floor"), or the largest Gini."""
+    """What participation shall be; alpha follows. Floor and MaxGini say how it is measured."""
 
-    kind: Literal["floor", "gini"]
-    value: float
+    def init(self) -> FoundWeight:
+        """Return the state before the first round."""
+        return FoundWeight()
 
-    def start(self, context: RoundContext, n_known: int) -> float:
-        """Return the first alpha, of the order that makes participation outweigh speed."""
-        return 2.0 * turn(context, n_known)
+    def weight(self, state: FoundWeight, context: RoundContext, n_known: int) -> float:
+        """Return alpha: what was found, or one that makes participation outweigh speed."""
+        return state.alpha or 2.0 * turn(context, n_known)
 
-    def excess(self, state: BsflState, context: RoundContext) -> float:
-        """Return how much better than asked for participation is, below 0 if worse."""
-        share = served(state, context)
-        if self.kind == "gini":
-            return self.value - gini(share) - MARGIN
-        turns = context.t / turn(context, len(state.selected))
+    def adapt(self, state: FoundWeight, selected: IntArray, context: RoundContext) -> None:
+        """Move alpha after a round: up when participation is worse than asked for.
+
+        Every so many rounds alpha is multiplied by UP^(-e), or by DOWN^(-e) for a positive excess
+        e, in units of 0.1 and cut to -1..1. The cost, O(K) then, is O(cohort) a round on average.
+        """
+        rounds = turn(context, len(selected))
+        state.alpha = self.weight(state, context, len(selected))
+        if context.t < FIRST_TURNS * rounds or context.t % max(1, round(rounds / CORRECTIONS)):
+            return
+        excess = self.excess(served(selected, context), context.t / rounds)
+        change = float(np.clip(excess / 0.1, -1.0, 1.0))
+        factor = (DOWN if change > 0 else UP) ** -change
+        state.alpha = float(np.clip(state.alpha * factor, LIMITS[0] * rounds, LIMITS[1] * rounds))
+
+    def excess(self, share: FloatArray, turns: float) -> float:
+        """Return how much better than asked for shares are after so many turns, below 0: worse."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Floor(Aim):
+    """No client falls below this part of its fair share: 0.8 for 80 %."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        checks.between("share", self.share, 0.0, 1.0)
+
+    def excess(self, share: FloatArray, turns: float) -> float:
+        """Return the least share over the floor."""
         step = 0.5 / max(turns, 1.0)  # half a selection: shares move in steps of whole ones
-        return float(share.min(initial=1.0)) - self.value - MARGIN - step
+        return float(share.min(initial=1.0)) - self.share - MARGIN - step
+
+
+@dataclass(frozen=True, slots=True)
+class MaxGini(Aim):
+    """Selections stay no less even than this Gini coefficient."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        checks.between("limit", self.limit, 0.0, 1.0)
+
+    def excess(self, share: FloatArray, turns: float) -> float:
+        """Return the limit over the Gini coefficient."""
+        return self.limit - gini(share) - MARGIN
+
+
+AIMS: Registry[type] = Registry("weight", {"floor": Floor, "max-gini": MaxGini})
 
 
 def turn(context: RoundContext, n_known: int) -> float:
@@ -47,7 +97,7 @@ def turn(context: RoundContext, n_known: int) -> float:
     return max(context.n_members(n_known), 1) / context.cohort_size
 
 
-def served(state: BsflState, context: RoundContext) -> FloatArray:
+def served(selected: IntArray, context: RoundContext) -> FloatArray:
     """Return each member's selections over its fair number of them so far.
 
     The fair number is its part of what all members were given, by the rounds that each was there:
@@ -55,26 +105,10 @@ def served(state: BsflState, context: RoundContext) -> FloatArray:
     turns is left out.
     """
     roster = context.roster
-    everyone = np.arange(len(state.selected))
+    everyone = np.arange(len(selected))
     members = everyone if roster is None or roster.members is None else everyone[roster.members]
     rounds = np.broadcast_to(context.rounds(members), members.shape)
-    fair = rounds * state.selected[members].sum() / max(rounds.sum(), 1)
+    fair = rounds * selected[members].sum() / max(rounds.sum(), 1)
     known = rounds >= FIRST_TURNS * turn(context, len(everyone))
-    share: FloatArray = state.selected[members[known]] / np.maximum(fair[known], 1.0)
+    share: FloatArray = selected[members[known]] / np.maximum(fair[known], 1.0)
     return share
-
-
-def next_alpha(aim: Aim, state: BsflState, context: RoundContext) -> float:
-    """Return alpha after a round: larger when participation is worse than asked for.
-
-    Every so many rounds alpha is multiplied by UP^(-e), or by DOWN^(-e) for a positive excess e, in
-    units of 0.1 and cut to -1..1. The cost, O(K) then, is O(cohort) a round on average.
-    """
-    n_known = len(state.selected)
-    rounds = turn(context, n_known)
-    alpha = state.alpha or aim.start(context, n_known)
-    if context.t < FIRST_TURNS * rounds or context.t % max(1, round(rounds / CORRECTIONS)):
-        return alpha
-    change = float(np.clip(aim.excess(state, context) / 0.1, -1.0, 1.0))
-    factor = (DOWN if change > 0 else UP) ** -change
-    return float(np.clip(alpha * factor, LIMITS[0] * rounds, LIMITS[1] * rounds))

@@ -1,14 +1,15 @@
 """Virtual queues that grow by a client's share and are served when it is chosen."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from bsfl.estimation.averages import Averages
 from bsfl.records import FloatArray, IntArray, RoundContext
+from bsfl.state import per_client
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Queued(Averages):
     r"""Averages and queues D_k <- max(D_k + share_k - [k was chosen], 0) that start at 0.
 
@@ -17,13 +18,8 @@ class Queued(Averages):
     When shares change because the fleet does, the time since then counts at the new share.
     """
 
-    queue: FloatArray = field(init=False)
-    queue_round: IntArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        Averages.__post_init__(self, n_clients)
-        self.queue = np.zeros(n_clients)
-        self.queue_round = np.ones(n_clients, dtype=np.int64)
+    queue: FloatArray = per_client(0.0)
+    queue_round: IntArray = per_client(1)
 
     def queues(
         self, context: RoundContext, clients: IntArray, share: float | FloatArray

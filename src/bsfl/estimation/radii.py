@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from bsfl.records import FloatArray, IntArray
+from bsfl.registry import Registry
 
 CUCB_SCALE = 1.5
 VARIANCE_SCALE, RANGE_SCALE = 0.5, 0.15
@@ -79,9 +80,12 @@ def no_radius(count: IntArray | FloatArray, *, t: float, m: int, variance: Varia
     return np.where(count == 0, np.inf, 0.0)
 
 
-RADII: dict[str, Radius] = {
-    "paper": paper_radius,
-    "cucb": cucb_radius,
-    "bernstein": bernstein_radius,
-    "none": no_radius,
-}
+RADII: Registry[Radius] = Registry(
+    "radius",
+    {
+        "paper": paper_radius,
+        "cucb": cucb_radius,
+        "bernstein": bernstein_radius,
+        "none": no_radius,
+    },
+)

@@ -20,6 +20,7 @@ from bsfl.fleet.latency import (
 from bsfl.fleet.phones import phones
 from bsfl.fleet.traces import trace
 from bsfl.records import BoolArray
+from bsfl.registry import Registry
 
 
 def authors_bimodal(
@@ -119,12 +120,16 @@ def equal_means(
     return lognormal(mean_s * np.exp(sigma**2 / 2), sigma)
 
 
-POPULATIONS: dict[str, Callable[..., Latencies]] = {
-    "authors-bimodal": authors_bimodal,
-    "authors-three-speeds": authors_three_speeds,
-    "lognormal": lognormal_population,
-    "shifted-exponential": exponential_population,
-    "equal-means": equal_means,
-    "phones": phones,
-    "trace": trace,
-}
+POPULATIONS: Registry[Callable[..., Latencies]] = Registry(
+    "population",
+    {
+        "authors-bimodal": authors_bimodal,
+        "authors-three-speeds": authors_three_speeds,
+        "lognormal": lognormal_population,
+        "shifted-exponential": exponential_population,
+        "equal-means": equal_means,
+        "phones": phones,
+        "trace": trace,
+    },
+    group="bsfl.populations",
+)

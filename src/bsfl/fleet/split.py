@@ -5,7 +5,6 @@ the registry at the end gives the names that scenario files use. What a client h
 made worse: with_label_noise gives wrong labels, with_quality lowers the quality of images.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray
+from bsfl.registry import Registry, check_settings
 
 Range = tuple[float, float]
 
@@ -318,12 +318,16 @@ def _range(name: str, value: Range) -> Range:
     return ends[0], ends[1]
 
 
-SPLITS: dict[str, Callable[..., Split]] = {
-    "iid": iid,
-    "dirichlet": dirichlet,
-    "shards": shards,
-    "quantity": quantity,
-}
+SPLITS: Registry[Callable[..., Split]] = Registry(
+    "split",
+    {
+        "iid": iid,
+        "dirichlet": dirichlet,
+        "shards": shards,
+        "quantity": quantity,
+    },
+    group="bsfl.splits",
+)
 
 
 def make_split(
@@ -341,14 +345,8 @@ def make_split(
     >>> make_split("iid", [0, 1] * 6, 3, seed=0).histogram.tolist()
     [[2, 2], [2, 2], [2, 2]]
     """
-    checks.one_of("split", name, tuple(SPLITS))
-    checks.known_settings(f"split {name!r}", settings, settings_of(name))
-    split = SPLITS[name](labels, n_clients, stream(seed, "split"), **settings)
+    deal = SPLITS.find(name)
+    check_settings(f"split {name!r}", settings, SPLITS.settings(name))
+    split = deal(labels, n_clients, stream(seed, "split"), **settings)
     split = with_label_noise(split, stream(seed, "label-noise"), share=label_noise)
     return with_quality(split, stream(seed, "quality"), quality=quality)
-
-
-def settings_of(name: str) -> dict[str, bool]:
-    """Return the names of a split's settings and whether each must be given."""
-    parameters = inspect.signature(SPLITS[name]).parameters.values()
-    return {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}

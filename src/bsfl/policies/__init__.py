@@ -1,4 +1,4 @@
-"""The selection rules, one per file; registry.py lists them by name."""
+"""The selection rules, one per file; POLICIES lists them by name."""
 
 from bsfl.policies.afl import AFL
 from bsfl.policies.age import AgeBased
@@ -11,11 +11,43 @@ from bsfl.policies.genie import Genie
 from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
-from bsfl.policies.registry import POLICIES, make_policy
 from bsfl.policies.tifl import TiFL
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
+from bsfl.registry import Registry
+
+POLICIES: Registry[type[Policy]] = Registry(
+    "policy",
+    {
+        "bsfl": BSFL,
+        "cs-ucb": CsUcb,
+        "cs-ucb-q": CsUcbQ,
+        "random": UniformRandom,
+        "weighted": WeightedRandom,
+        "genie": Genie,
+        "rbcs-f": RbcsF,
+        "ucb-cs": UcbCs,
+        "power-of-choice": PowerOfChoice,
+        "fedcs": FedCS,
+        "oort": Oort,
+        "tifl": TiFL,
+        "age": AgeBased,
+        "afl": AFL,
+    },
+    group="bsfl.policies",
+)
+
+
+def make_policy(name: str, /, **settings: object) -> Policy:
+    """Return the policy with this name; parts may be plain data.
+
+    >>> make_policy("bsfl", index={"kind": "lognormal", "quantile": 0.8}).index.quantile
+    0.8
+    """
+    policy: Policy = POLICIES.make(name, **settings)
+    return policy
+
 
 __all__ = [
     "AFL",

@@ -1,21 +1,23 @@
 """AFL: active federated learning, clients drawn by the value of their data (Goetz et al. 2019)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.policies.base import part_of, top_m, weighted_draw
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import require_losses, sample_counts
+from bsfl.requirements import LOSS, SAMPLES, require_losses, sample_counts
+from bsfl.state import ClientState, per_client
 
 
-@dataclass(slots=True)
-class AflState:
-    """How often each client was chosen, and its last value (0 before it told one)."""
+@dataclass(slots=True, kw_only=True)
+class AflState(ClientState):
+    """How often each client was chosen, and its last value (0 before it reported one)."""
 
-    selected: IntArray
-    value: FloatArray
+    selected: IntArray = per_client(0)
+    value: FloatArray = per_client(0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,9 @@ class AFL:
         uniform: Share of the cohort drawn uniformly from everyone left (alpha_3).
     """
 
+    needs: ClassVar = LOSS | SAMPLES
+    tuning: ClassVar = ({"temperature": 0.1}, {"temperature": 1.0}, {"drop": 0.5})
+
     drop: float = 0.75
     temperature: float = 0.01
     uniform: float = 0.1
@@ -42,7 +47,7 @@ class AFL:
 
     def init(self, n_clients: int) -> AflState:
         """Return the state before the first round."""
-        return AflState(selected=np.zeros(n_clients, dtype=np.int64), value=np.zeros(n_clients))
+        return AflState.of(n_clients)
 
     def select(self, state: AflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the clients drawn by value and the uniform ones."""
@@ -60,12 +65,12 @@ class AFL:
         return clients[cohort]
 
     def observe(self, state: AflState, context: RoundContext, report: Report) -> None:
-        """Count selections and keep the values of those that told a loss."""
+        """Count selections and keep the values of those that known a loss."""
         require_losses("afl", report)
         values = np.sqrt(sample_counts("afl", report, context)) * report.loss
         state.selected[report.chosen] += 1
-        told = ~np.isnan(values)
-        state.value[report.clients[told]] = values[told]
+        known = ~np.isnan(values)
+        state.value[report.clients[known]] = values[known]
 
 
 def optimistic_values(state: AflState, clients: IntArray) -> FloatArray:

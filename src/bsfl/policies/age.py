@@ -1,6 +1,7 @@
 """Age-based selection: whoever waited longest, weighted by speed (Yang et al. 2020)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,17 +9,14 @@ from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.policies.base import top_m
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.state import per_client
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class AgeState(Averages):
     """Averages of 1/tau, and the client's own round in which it was last chosen (0: never)."""
 
-    last_chosen: IntArray = field(init=False)
-
-    def __post_init__(self, n_clients: int) -> None:
-        Averages.__post_init__(self, n_clients)
-        self.last_chosen = np.zeros(n_clients, dtype=np.int64)
+    last_chosen: IntArray = per_client(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +30,8 @@ class AgeBased:
         tau_max: Deadline in seconds; what comes later, or not at all, counts as that slow.
     """
 
+    example: ClassVar = {"tau_max": 20.0}
+
     tau_max: float
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class AgeBased:
 
     def init(self, n_clients: int) -> AgeState:
         """Return the state before the first round."""
-        return AgeState(n_clients)
+        return AgeState.of(n_clients)
 
     def select(self, state: AgeState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest products, ties broken at random."""

@@ -1,19 +1,27 @@
-"""What a policy is, and what most of them share: running means, a top m, a weighted draw."""
+"""What a policy is, and what most of them share: a top m, a weighted draw, a part of a number."""
 
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-
-State = Any
-"""A dataclass of numpy arrays (first axis: clients) and plain numbers; only its policy reads it."""
+from bsfl.state import State
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """A selection rule: a frozen record of settings. What it learns is in a separate state."""
+    """A selection rule: a frozen record of settings. What it learns is in a separate state.
+
+    Beside these methods a class may say of itself, as attributes or properties:
+
+        needs           what clients must tell: LOSS, SAMPLES or both, see bsfl.requirements
+        knows_truth     True for a reference that is told what no server can know
+        chooses_fewer   True if a cohort may be smaller than wanted, though more are available
+        REMEMBERS_BY    names of the settings without which a saved state means something else
+        tuning          settings to try beside the defaults, when policies are tuned
+        example         settings for a small fleet, for the contract suite and the docs
+    """
 
     def init(self, n_clients: int) -> State:
         """Return the state before the first round."""
@@ -26,14 +34,6 @@ class Policy(Protocol):
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
         ...
-
-
-def chooses_fewer(policy: Policy) -> bool:
-    """Return whether a policy may choose fewer clients than wanted, though more are available.
-
-    It says so by a class attribute `chooses_fewer = True`.
-    """
-    return bool(getattr(policy, "chooses_fewer", False))
 
 
 def part_of(n: int, share: float) -> int:

@@ -25,6 +25,8 @@ class CsUcb:
     """
 
     REMEMBERS_BY: ClassVar = ("tau_max",)
+    tuning: ClassVar = ({"exploration": 0.1}, {"exploration": 0.01}, {"exploration": 0.001})
+    example: ClassVar = {"tau_max": 20.0}
 
     tau_max: float
     exploration: float = 1.0
@@ -35,7 +37,7 @@ class CsUcb:
 
     def init(self, n_clients: int) -> Averages:
         """Return the state before the first round."""
-        return Averages(n_clients)
+        return Averages.of(n_clients)
 
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest indices, ties broken at random."""

@@ -30,6 +30,12 @@ class CsUcbQ:
     """
 
     REMEMBERS_BY: ClassVar = ("tau_max",)
+    tuning: ClassVar = (
+        {"exploration": 0.01},
+        {"exploration": 0.01, "beta": 0.2},
+        {"exploration": 0.01, "phi": 0.9},
+    )
+    example: ClassVar = {"tau_max": 20.0}
 
     tau_max: float
     beta: float = 0.5
@@ -44,7 +50,7 @@ class CsUcbQ:
 
     def init(self, n_clients: int) -> Queued:
         """Return the state before the first round."""
-        return Queued(n_clients)
+        return Queued.of(n_clients)
 
     def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the m largest scores, ties broken at random."""

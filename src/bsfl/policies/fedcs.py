@@ -29,12 +29,14 @@ class FedCS:
     """
 
     REMEMBERS_BY: ClassVar = ("tau_max",)
+    chooses_fewer: ClassVar[bool] = True
+    tuning: ClassVar = ({"candidates": 50}, {"candidates": 100}, {"candidates": 200})
+    example: ClassVar = {"tau_max": 20.0}
 
     tau_max: float
     latency_s: FloatArray | None = field(default=None, repr=False)
     upload_s: FloatArray | None = field(default=None, repr=False)
     candidates: int | None = None
-    chooses_fewer: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("tau_max", self.tau_max)
@@ -49,7 +51,7 @@ class FedCS:
         for name in ("latency_s", "upload_s"):
             if getattr(self, name) is not None:
                 must_cover(name, getattr(self, name), n_clients)
-        return Averages(n_clients)
+        return Averages.of(n_clients)
 
     def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return the greedy cohort of the candidates, ties broken at random."""

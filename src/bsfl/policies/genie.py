@@ -1,23 +1,16 @@
 """The genie: BSFL's objective with the truth in place of the index."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from bsfl import checks
+from bsfl.estimation.averages import Selections
 from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.policies.plugins import plugin
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
 from bsfl.requirements import keep_losses, known_numbers, must_cover
 from bsfl.solvers import SOLVERS, Solver
-
-
-@dataclass(slots=True)
-class GenieState:
-    """Selections and last losses: all that g may depend on."""
-
-    selected: IntArray
-    loss: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,6 +28,9 @@ class Genie:
         solver: As for BSFL.
     """
 
+    knows_truth: ClassVar[bool] = True
+    example: ClassVar = {"mean_speed": np.linspace(0.1, 0.9, 40), "alpha": 3.0}
+
     mean_speed: FloatArray = field(repr=False)
     alpha: float = 1.0
     beta: int = 1
@@ -45,29 +41,27 @@ class Genie:
         object.__setattr__(self, "mean_speed", known_numbers("mean_speed", self.mean_speed))
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)
-        plugin("generalization", self.generalization, DEFICITS)
-        plugin("solver", self.solver, SOLVERS)
+        DEFICITS.resolve("generalization", self.generalization)
+        SOLVERS.resolve("solver", self.solver)
 
-    def init(self, n_clients: int) -> GenieState:
+    def init(self, n_clients: int) -> Selections:
         """Return the state before the first round."""
         must_cover("mean_speed", self.mean_speed, n_clients)
-        return GenieState(
-            selected=np.zeros(n_clients, dtype=np.int64), loss=np.full(n_clients, np.nan)
-        )
+        return Selections.of(n_clients)
 
     def select(
-        self, state: GenieState, context: RoundContext, rng: np.random.Generator
+        self, state: Selections, context: RoundContext, rng: np.random.Generator
     ) -> IntArray:
         """Return the best cohort given the truth and this policy's own history."""
         available, m = context.available, context.cohort_size
         if len(available) <= m:
             return available
-        deficit = plugin("generalization", self.generalization, DEFICITS)
-        solve = plugin("solver", self.solver, SOLVERS)
+        deficit = DEFICITS.resolve("generalization", self.generalization)
+        solve = SOLVERS.resolve("solver", self.solver)
         g = signed_power(deficit(available, state, context), self.beta)
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
 
-    def observe(self, state: GenieState, context: RoundContext, report: Report) -> None:
+    def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
         """Count selections and keep losses; latencies hold nothing new for a genie."""
         state.selected[report.chosen] += 1
         keep_losses(state.loss, report)

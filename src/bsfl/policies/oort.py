@@ -1,6 +1,7 @@
 """Oort: clients with much loss that are quick enough (Lai et al. 2021)."""
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,14 +9,22 @@ from bsfl import checks
 from bsfl.estimation.averages import believed_latency
 from bsfl.policies.base import part_of, top_m, weighted_draw
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import known_numbers, must_cover, require_losses, sample_counts
+from bsfl.requirements import (
+    LOSS,
+    SAMPLES,
+    known_numbers,
+    must_cover,
+    require_losses,
+    sample_counts,
+)
+from bsfl.state import ClientState, per_client
 
 STALENESS = 0.1
 """Factor of ln t in the bonus of a client that was not chosen for long."""
 
 
-@dataclass(slots=True)
-class OortState:
+@dataclass(slots=True, kw_only=True)
+class OortState(ClientState):
     """What Oort has learned.
 
     Attributes:
@@ -28,19 +37,13 @@ class OortState:
         utility_before: The same for the window before.
     """
 
-    n_clients: InitVar[int]
+    last_chosen: IntArray = per_client(0)
+    utility: FloatArray = per_client(0.0)
+    duration: FloatArray = per_client(np.inf)
     percentile: float
-    last_chosen: IntArray = field(init=False)
-    utility: FloatArray = field(init=False)
-    duration: FloatArray = field(init=False)
     window: int = 0
     utility_now: float = 0.0
     utility_before: float = 0.0
-
-    def __post_init__(self, n_clients: int) -> None:
-        self.last_chosen = np.zeros(n_clients, dtype=np.int64)
-        self.utility = np.zeros(n_clients)
-        self.duration = np.full(n_clients, np.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,6 +68,10 @@ class Oort:
         expected_s: Seconds expected of each client, by dense index: among clients never chosen the
             quickest come first. None: at random.
     """
+
+    needs: ClassVar = LOSS | SAMPLES
+    tuning: ClassVar = ({"percentile": 10.0}, {"percentile": 60.0}, {"explore": 0.5})
+    example: ClassVar = {"tau_max": 20.0}
 
     tau_max: float | None = None
     percentile: float = 30.0
@@ -94,7 +101,7 @@ class Oort:
         """Return the state before the first round."""
         if self.expected_s is not None:
             must_cover("expected_s", self.expected_s, n_clients)
-        return OortState(n_clients, self.percentile)
+        return OortState.of(n_clients, percentile=self.percentile)
 
     def select(self, state: OortState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return clients drawn by score, and new ones; where one kind runs out, the other fills."""
@@ -113,13 +120,13 @@ class Oort:
         """Keep utilities and durations, and let the pacer look back."""
         require_losses("oort", report)
         utility = statistical_utility(sample_counts("oort", report, context), report.loss)
-        told = ~np.isnan(utility)
+        known = ~np.isnan(utility)
         state.last_chosen[report.chosen] = context.t
         if self.tau_max is not None:  # nobody is slower, not even those that never answer
             state.duration[report.chosen] = np.minimum(state.duration[report.chosen], self.tau_max)
-        state.utility[report.clients[told]] = utility[told]
+        state.utility[report.clients[known]] = utility[known]
         state.duration[report.clients] = believed_latency(report, self.tau_max)
-        self.pace(state, context.t, float(utility[told].sum()))
+        self.pace(state, context.t, float(utility[known].sum()))
 
     def exploration(self, t: int) -> float:
         """Return epsilon in round t: explore x decay^(t-1), at least explore_min."""

@@ -2,25 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.estimation.averages import Selections
 from bsfl.policies.base import top_m, weighted_draw
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import keep_losses, registered_sizes, require_losses
+from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses, registered_sizes, require_losses
 
 AskLosses = Callable[[IntArray], FloatArray]
 """Returns the loss of the current global model on the data of each of these clients."""
-
-
-@dataclass(slots=True)
-class PowerOfChoiceState:
-    """How often each client was chosen, and the last loss it reported (NaN: never)."""
-
-    selected: IntArray
-    loss: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +30,8 @@ class PowerOfChoice:
         ask: Function that returns the losses of the candidates, given their dense indices.
     """
 
+    tuning: ClassVar = ({"candidates": 35}, {"candidates": 100}, {"candidates": 200})
+
     candidates: int | None = None
     ask: AskLosses | None = None
 
@@ -45,14 +41,17 @@ class PowerOfChoice:
         if self.ask is not None and not callable(self.ask):
             raise InvalidInput(f"ask must be a function of the candidates, got {self.ask!r}")
 
-    def init(self, n_clients: int) -> PowerOfChoiceState:
+    @property
+    def needs(self) -> Needs:
+        """Sizes, and losses in reports unless they are asked for."""
+        return SAMPLES | LOSS if self.ask is None else SAMPLES
+
+    def init(self, n_clients: int) -> Selections:
         """Return the state before the first round."""
-        return PowerOfChoiceState(
-            selected=np.zeros(n_clients, dtype=np.int64), loss=np.full(n_clients, np.nan)
-        )
+        return Selections.of(n_clients)
 
     def select(
-        self, state: PowerOfChoiceState, context: RoundContext, rng: np.random.Generator
+        self, state: Selections, context: RoundContext, rng: np.random.Generator
     ) -> IntArray:
         """Return the candidates with the largest losses, ties broken at random."""
         sizes = registered_sizes(context)
@@ -71,7 +70,7 @@ class PowerOfChoice:
                 raise InvalidInput("ask must return one loss for every candidate")
         return candidates[top_m(loss, m, rng)]
 
-    def observe(self, state: PowerOfChoiceState, context: RoundContext, report: Report) -> None:
+    def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
         """Count selections and keep the losses."""
         if self.ask is None:
             require_losses("power-of-choice", report)
@@ -79,7 +78,7 @@ class PowerOfChoice:
         keep_losses(state.loss, report)
 
 
-def last_losses(state: PowerOfChoiceState, clients: IntArray) -> FloatArray:
+def last_losses(state: Selections, clients: IntArray) -> FloatArray:
     """Return the last loss each client reported, infinite if it was never chosen.
 
     Departure: one that was chosen and never told a loss comes last, else it would come first in

@@ -1,6 +1,6 @@
 """RBCS-F: contextual bandit with a fairness queue (Huang et al. 2020)."""
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +12,10 @@ from bsfl.estimation.queues import Queued
 from bsfl.records import BoolArray, FloatArray, IntArray, Report, RoundContext
 from bsfl.requirements import known_numbers, must_cover
 from bsfl.solvers import solve_exact
+from bsfl.state import per_client
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RbcsFState(Queued):
     """Queues, and one ridge regression of latency on context for each client.
 
@@ -25,19 +26,10 @@ class RbcsFState(Queued):
         in_a_row: Whether it was chosen in the round before that one, too.
     """
 
-    n_features: InitVar[int]
-    ridge: InitVar[float]
-    inverse: FloatArray = field(init=False)
-    theta: FloatArray = field(init=False)
-    last_chosen: IntArray = field(init=False)
-    in_a_row: BoolArray = field(init=False)
-
-    def __post_init__(self, n_clients: int, n_features: int, ridge: float) -> None:
-        Queued.__post_init__(self, n_clients)
-        self.inverse = np.tile(np.eye(n_features) / ridge, (n_clients, 1, 1))
-        self.theta = np.zeros((n_clients, n_features))
-        self.last_chosen = np.full(n_clients, -1, dtype=np.int64)
-        self.in_a_row = np.zeros(n_clients, dtype=bool)
+    inverse: FloatArray
+    theta: FloatArray
+    last_chosen: IntArray = per_client(-1)
+    in_a_row: BoolArray = per_client(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,6 +54,12 @@ class RbcsF:
     """
 
     REMEMBERS_BY: ClassVar = ("n_features",)
+    tuning: ClassVar = tuple({"latency_weight": v} for v in (5.0, 80.0, 0.5))
+    example: ClassVar = {
+        "tau_max": 20.0,
+        "compute": np.linspace(0.1, 2.0, 40),
+        "transfer": np.linspace(3.0, 0.2, 40),
+    }
 
     tau_max: float
     compute: FloatArray | None = field(default=None, repr=False)
@@ -89,7 +87,11 @@ class RbcsF:
         for name in ("compute", "transfer"):
             if getattr(self, name) is not None:
                 must_cover(name, getattr(self, name), n_clients)
-        return RbcsFState(n_clients, self.n_features, self.ridge)
+        return RbcsFState.of(
+            n_clients,
+            inverse=np.tile(np.eye(self.n_features) / self.ridge, (n_clients, 1, 1)),
+            theta=np.zeros((n_clients, self.n_features)),
+        )
 
     @property
     def n_features(self) -> int:

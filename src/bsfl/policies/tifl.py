@@ -1,7 +1,7 @@
 """TiFL: tiers of equally fast clients, the worst learned one most likely (Chai et al. 2020)."""
 
 import math
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -9,13 +9,14 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import keep_losses, require_losses
+from bsfl.requirements import LOSS, keep_losses, require_losses
+from bsfl.state import per_client
 
 NO_TIER = -1
 """The tier of a client that has none yet."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TiflState(Averages):
     """Averages of 1 - tau / tau_max, and the tiers.
 
@@ -29,24 +30,13 @@ class TiflState(Averages):
         period: How many times the probabilities were due.
     """
 
-    n_tiers: InitVar[int]
-    loss: FloatArray = field(init=False)
-    tier: IntArray = field(init=False)
-    formed: bool = field(init=False)
-    bound_s: FloatArray = field(init=False)
-    spent: IntArray = field(init=False)
-    probability: FloatArray = field(init=False)
-    period: int = field(init=False)
-
-    def __post_init__(self, n_clients: int, n_tiers: int) -> None:
-        Averages.__post_init__(self, n_clients)
-        self.loss = np.full(n_clients, np.nan)
-        self.tier = np.full(n_clients, NO_TIER, dtype=np.int64)
-        self.formed = False
-        self.bound_s = np.full(n_tiers - 1, np.inf)
-        self.spent = np.zeros(n_tiers, dtype=np.int64)
-        self.probability = np.full(n_tiers, 1.0 / n_tiers)
-        self.period = 0
+    loss: FloatArray = per_client(np.nan)
+    tier: IntArray = per_client(NO_TIER)
+    formed: bool = False
+    bound_s: FloatArray
+    spent: IntArray
+    probability: FloatArray
+    period: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +56,9 @@ class TiFL:
     """
 
     REMEMBERS_BY: ClassVar = ("tau_max", "tiers")
+    needs: ClassVar = LOSS
+    tuning: ClassVar = ({"rounds": 150}, {"tiers": 10}, {"tiers": 3})
+    example: ClassVar = {"tau_max": 20.0, "rounds": 30}
 
     tau_max: float
     rounds: int = 500
@@ -80,7 +73,12 @@ class TiFL:
 
     def init(self, n_clients: int) -> TiflState:
         """Return the state before the first round."""
-        return TiflState(n_clients, self.tiers)
+        return TiflState.of(
+            n_clients,
+            bound_s=np.full(self.tiers - 1, np.inf),
+            spent=np.zeros(self.tiers, dtype=np.int64),
+            probability=np.full(self.tiers, 1.0 / self.tiers),
+        )
 
     def select(self, state: TiflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
         """Return clients to profile, and where there are too few, clients of one tier."""

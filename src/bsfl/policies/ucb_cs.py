@@ -1,6 +1,7 @@
 """UCB-CS: the clients with the largest discounted loss index (Cho et al. 2020)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,11 +9,12 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.policies.base import top_m
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import keep_losses, registered_sizes, require_losses
+from bsfl.requirements import LOSS, SAMPLES, keep_losses, registered_sizes, require_losses
+from bsfl.state import ClientState, per_client
 
 
-@dataclass(slots=True)
-class UcbCsState:
+@dataclass(slots=True, kw_only=True)
+class UcbCsState(ClientState):
     """Discounted sums as they stood when the client was last chosen: O(cohort) a round.
 
     Attributes:
@@ -22,10 +24,10 @@ class UcbCsState:
         loss: Last loss it reported, NaN if none.
     """
 
-    last_chosen: IntArray
-    count: FloatArray
-    loss_sum: FloatArray
-    loss: FloatArray
+    last_chosen: IntArray = per_client(0)
+    count: FloatArray = per_client(0.0)
+    loss_sum: FloatArray = per_client(0.0)
+    loss: FloatArray = per_client(np.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,9 @@ class UcbCs:
             the last cohort.
     """
 
+    needs: ClassVar = LOSS | SAMPLES
+    tuning: ClassVar = tuple({"gamma": gamma} for gamma in (0.97, 0.99, 0.9))
+
     gamma: float = 0.7
     sigma: float | None = None
 
@@ -53,12 +58,7 @@ class UcbCs:
 
     def init(self, n_clients: int) -> UcbCsState:
         """Return the state before the first round."""
-        return UcbCsState(
-            last_chosen=np.zeros(n_clients, dtype=np.int64),
-            count=np.zeros(n_clients),
-            loss_sum=np.zeros(n_clients),
-            loss=np.full(n_clients, np.nan),
-        )
+        return UcbCsState.of(n_clients)
 
     def select(
         self, state: UcbCsState, context: RoundContext, rng: np.random.Generator
@@ -76,12 +76,12 @@ class UcbCs:
         state.count[report.chosen] = fade * state.count[report.chosen] + 1.0
         state.loss_sum[report.chosen] *= fade
         state.last_chosen[report.chosen] = context.t
-        told = ~np.isnan(report.loss)
-        clients = report.clients[told]
+        known = ~np.isnan(report.loss)
+        clients = report.clients[known]
         age = (
             state.last_chosen[clients] - context.t
         )  # above 0 where an answer to an old round came in
-        state.loss_sum[clients] += self.gamma**age * report.loss[told]
+        state.loss_sum[clients] += self.gamma**age * report.loss[known]
         keep_losses(state.loss, report)
 
     def index(self, state: UcbCsState, context: RoundContext, clients: IntArray) -> FloatArray:

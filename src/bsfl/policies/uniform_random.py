@@ -5,11 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bsfl.records import IntArray, Report, RoundContext
-
-
-@dataclass(slots=True)
-class NothingLearned:
-    """The state of a policy that learns nothing."""
+from bsfl.state import NothingLearned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,14 @@
 """Random selection with inclusion probabilities proportional to data size."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bsfl.fairness import capped_shares
-from bsfl.policies.uniform_random import NothingLearned
 from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import registered_sizes
+from bsfl.requirements import SAMPLES, registered_sizes
+from bsfl.state import NothingLearned
 
 CERTAIN = 1.0 - 1e-9
 """An inclusion probability from which a client is simply taken."""
@@ -20,6 +21,8 @@ class WeightedRandom:
     Drawing one client after another with weights n_k does not do that; systematic sampling
     (Madow 1949) does, exactly.
     """
+
+    needs: ClassVar = SAMPLES
 
     def init(self, n_clients: int) -> NothingLearned:
         """Return the empty state."""

@@ -12,12 +12,13 @@ from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports
 from bsfl.files import alone_in, replace_file
 from bsfl.learning.task import CohortResult, Evaluation, Params, Task
-from bsfl.policies.base import Policy, State
+from bsfl.policies import Policy
 from bsfl.records import IntArray, Report, RoundContext, RoundRecord
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.results import Results
 from bsfl.scenario.scenario import Scenario, at
 from bsfl.simulation import simulate
+from bsfl.state import State
 
 with optional_imports():
     from joblib import Parallel, delayed

@@ -1,6 +1,5 @@
 """From the settings in a scenario file to a simulated fleet."""
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -159,7 +158,6 @@ class FleetSpec:
 
     def __post_init__(self) -> None:
         checks.natural("n_clients", self.n_clients)
-        checks.one_of("population", self.population, tuple(POPULATIONS))
         checks.between("probability", self.failures, 0.0, 1.0)
         if self.features and self.population != "phones":
             raise InvalidInput("[fleet.features] are known of population = 'phones' only")
@@ -180,8 +178,8 @@ class FleetSpec:
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
         settings = dict(self.population_settings)
-        draw = POPULATIONS[self.population]
-        if samples is not None and "samples" in inspect.signature(draw).parameters:
+        draw = POPULATIONS.find(self.population)
+        if samples is not None and "samples" in POPULATIONS.settings(self.population):
             settings.setdefault("samples", samples)
         latency = draw(self.n_clients, rng("population"), **settings)
         if self.drift:

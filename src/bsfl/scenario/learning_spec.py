@@ -54,7 +54,7 @@ class LearningSpec:
 
     def __post_init__(self) -> None:
         checks.one_of("dataset", self.dataset, (*CATALOGUE, LINEAR))
-        checks.one_of("kind", self.split.get("kind"), tuple(SPLITS))
+        SPLITS.find(self.split.get("kind", ""))
         checks.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
         if self.target_accuracy is not None:
             if self.dataset == LINEAR:

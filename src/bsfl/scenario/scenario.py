@@ -27,14 +27,12 @@
 Everything is checked before anything runs; an unknown key names the nearest known one.
 """
 
-import inspect
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -45,9 +43,9 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Fleet
 from bsfl.fleet.split import SPLITS
-from bsfl.fleet.split import settings_of as split_settings
-from bsfl.policies.base import Policy
-from bsfl.policies.registry import POLICIES, make_policy, settings_of
+from bsfl.policies import POLICIES, Policy, make_policy
+from bsfl.registry import REQUIRED, absolute_reference, nearest
+from bsfl.requirements import LOSS, SAMPLES, needs_of
 from bsfl.scenario.fleet_spec import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.simulation import Objective, Training
@@ -111,18 +109,30 @@ class Scenario:
         """Return the policy with this label, for one world.
 
         The deadline is the server's own and so known to every policy that asks for it, as is the
-        number of rounds where the scenario gives one. The genie, and it alone, is told the truth.
+        number of rounds where the scenario gives one. A policy that knows the truth, and it alone,
+        is told the true speeds.
         """
         name, settings = self.policies[label]
-        told: Table = {"tau_max": fleet.tau_max}
+        provided: Table = {"tau_max": fleet.tau_max}
         if self.rounds < MAX_ROUNDS:
-            told["rounds"] = self.rounds
-        if name == "genie":
+            provided["rounds"] = self.rounds
+        if getattr(POLICIES.find(name), "knows_truth", False):
             if fleet.latency.phase(1) != fleet.latency.phase(self.rounds):
-                raise InvalidInput("the genie knows one truth and cannot meet a fleet with drift")
-            told["mean_speed"] = fleet.mean_speed(1)
-        wanted = {key: value for key, value in told.items() if key in settings_of(name)}
+                raise InvalidInput(f"{name} knows one truth and cannot meet a fleet with drift")
+            provided["mean_speed"] = fleet.mean_speed(1)
+        asked = POLICIES.settings(name)
+        wanted = {key: value for key, value in provided.items() if key in asked}
         return make_policy(name, **(wanted | settings))
+
+    def check_needs(self, policy: Policy) -> None:
+        """Check that clients tell what a policy needs: losses when they train, sizes likewise."""
+        needs = needs_of(policy)
+        if needs >= LOSS and not self.learning:
+            raise InvalidInput("this policy needs losses, which nobody reports without [learning]")
+        if needs >= SAMPLES and not (self.learning or self.fleet.data):
+            raise InvalidInput(
+                "this policy needs the clients' samples: add [fleet.data] or [learning]"
+            )
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -140,7 +150,7 @@ def find_scenario(file_or_name: str) -> Scenario:
         return read_scenario(shipped[file_or_name])
     path = Path(file_or_name)
     if path.suffix != ".toml" and not path.exists():
-        raise InvalidInput(f"unknown scenario {file_or_name!r}{_nearest(file_or_name, shipped)}")
+        raise InvalidInput(f"unknown scenario {file_or_name!r}{nearest(file_or_name, shipped)}")
     if not path.is_file():
         raise InvalidInput(f"there is no scenario file {file_or_name}")
     return read_scenario(path)
@@ -154,6 +164,9 @@ def read_scenario(path: Path) -> Scenario:
         raise InvalidInput(f"{path.name}: not a TOML file: {error}") from None
     for part in ("latency", "availability"):
         _resolve(content.get("fleet"), part, path.parent)
+    for table in _tables(content.get("policies")):
+        if isinstance(table.get("policy"), str):
+            table["policy"] = absolute_reference(table["policy"], path.parent)
     return parse_scenario(content, name=path.stem, file=path.name)
 
 
@@ -162,6 +175,11 @@ def _resolve(fleet: Any, part: str, folder: Path) -> None:
     table = fleet.get(part) if isinstance(fleet, dict) else None
     if isinstance(table, dict) and isinstance(table.get("path"), str) and table["path"]:
         table["path"] = str((folder / table["path"]).resolve())
+
+
+def _tables(parent: object) -> list[Table]:
+    values = parent.values() if isinstance(parent, dict) else ()
+    return [table for table in values if isinstance(table, dict)]
 
 
 def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
@@ -215,7 +233,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     world = fleet.build(seed=0)
     for label in policies:
         with at(f"{file} [policies.{label}]"):
-            scenario.policy(label, world)
+            scenario.check_needs(scenario.policy(label, world))
     return scenario
 
 
@@ -230,11 +248,7 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         settings = dict(table["latency"])
         _required(settings, ("population",))
         population = settings.pop("population")
-        checks.one_of("population", population, tuple(POPULATIONS))
-        parameters = inspect.signature(POPULATIONS[population]).parameters.values()
-        _known_keys(
-            settings, ("population", *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
-        )
+        _known_keys(settings, ("population", *POPULATIONS.settings(population)))
     built: Table = {}
     for key, build in (
         ("availability", AvailabilitySpec),
@@ -263,16 +277,13 @@ def _learning(table: Table) -> LearningSpec:
     _known_keys(table, tuple(f.name for f in fields(LearningSpec)))
     split = table.get("split", {"kind": "iid"})
     _table(split)
-    checks.one_of("kind", split.get("kind"), tuple(SPLITS))
-    _known_keys(split, ("kind", "label_noise", "quality", *split_settings(split["kind"])))
+    _required(split, ("kind",))
+    own = SPLITS.settings(split["kind"])
+    _known_keys(split, ("kind", "label_noise", "quality", *own))
     for key in ("label_noise", "quality"):
         if key in split:
             checks.span(key, split[key])
-    missing = [
-        k for k, needed in split_settings(split["kind"]).items() if needed and k not in split
-    ]
-    if missing:
-        raise InvalidInput(f"split {split['kind']!r} needs a value for {', '.join(missing)}")
+    _required(split, tuple(name for name, default in own.items() if default is REQUIRED))
     learning: LearningSpec = _build(LearningSpec, {**table, "split": split})
     return learning
 
@@ -283,9 +294,7 @@ def _policy(label: str, table: Table) -> tuple[str, Table]:
     _table(table)
     settings = dict(table)
     name = settings.pop("policy", label)
-    if not isinstance(name, str) or name not in POLICIES:
-        raise InvalidInput(f"unknown policy {name!r}{_nearest(str(name), POLICIES)}")
-    _known_keys(settings, ("policy", *settings_of(name)))
+    _known_keys(settings, ("policy", *POLICIES.settings(name)))
     return name, settings
 
 
@@ -309,18 +318,13 @@ def _known_keys(table: Table, known: tuple[str, ...]) -> None:
     _table(table)
     for key in table:
         if key not in known:
-            raise InvalidInput(f"unknown key {key!r}{_nearest(key, known)}")
+            raise InvalidInput(f"unknown key {key!r}{nearest(key, known)}")
 
 
 def _required(table: Table, keys: tuple[str, ...]) -> None:
     for key in keys:
         if key not in table:
             raise InvalidInput(f"missing key {key!r}")
-
-
-def _nearest(word: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
-    near = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
 
 
 @contextmanager

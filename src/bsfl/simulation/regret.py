@@ -6,11 +6,10 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.estimation.averages import Selections
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Phase
 from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.policies.genie import GenieState
-from bsfl.policies.plugins import plugin
 from bsfl.records import FloatArray, IntArray, RoundContext
 from bsfl.solvers import energy, solve_exact
 
@@ -32,7 +31,7 @@ class Objective:
     def __post_init__(self) -> None:
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)
-        plugin("generalization", self.generalization, DEFICITS)
+        DEFICITS.resolve("generalization", self.generalization)
         if self.generalization == "loss":
             raise InvalidInput("regret cannot be measured with generalization = 'loss'")
 
@@ -47,10 +46,7 @@ class RegretMeter:
 
     def __init__(self, objective: Objective, fleet: Fleet) -> None:
         self.objective, self.fleet = objective, fleet
-        self.history = GenieState(
-            selected=np.zeros(fleet.n_clients, dtype=np.int64),
-            loss=np.full(fleet.n_clients, np.nan),
-        )
+        self.history = Selections.of(fleet.n_clients)
         self._phase: Phase | None = None
         self._mean_speed: FloatArray = np.zeros(0)
 
@@ -58,7 +54,7 @@ class RegretMeter:
         """Return the regret of a cohort and book it in the history."""
         regret = 0.0
         if len(cohort) < len(context.available):
-            deficit = plugin("generalization", self.objective.generalization, DEFICITS)
+            deficit = DEFICITS.resolve("generalization", self.objective.generalization)
             clients, alpha = context.available, self.objective.alpha
             g = signed_power(deficit(clients, self.history, context), self.objective.beta)
             mu = self.mean_speed(context.t)[clients]

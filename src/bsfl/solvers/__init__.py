@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from bsfl.records import FloatArray, IntArray
+from bsfl.registry import Registry
 from bsfl.solvers.annealing import (
     PROPOSALS,
     AnnealingPath,
@@ -55,8 +56,11 @@ def _annealing(proposal: Proposal) -> Solver:
     return solve
 
 
-SOLVERS: dict[str, Solver] = {
-    "exact": lambda u, g, m, alpha, rng: solve_exact(u, g, m, alpha),
-    "exhaustive": lambda u, g, m, alpha, rng: solve_exhaustive(u, g, m, alpha),
-    **{f"annealing-{proposal}": _annealing(proposal) for proposal in PROPOSALS},
-}
+SOLVERS: Registry[Solver] = Registry(
+    "solver",
+    {
+        "exact": lambda u, g, m, alpha, rng: solve_exact(u, g, m, alpha),
+        "exhaustive": lambda u, g, m, alpha, rng: solve_exhaustive(u, g, m, alpha),
+        **{f"annealing-{proposal}": _annealing(proposal) for proposal in PROPOSALS},
+    },
+)

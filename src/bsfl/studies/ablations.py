@@ -201,14 +201,14 @@ def with_floors(scenario: Scenario) -> Scenario:
         fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
     if "drift" in fleet:
         fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
-    asked = {"policy": "bsfl", "floor": FLOOR}
+    asked = {"policy": "bsfl", "alpha": {"kind": "floor", "share": FLOOR}}
     source |= {
         "fleet": fleet,
         "rounds": FLOOR_ROUNDS,
         "first_seed": FLOOR_SEED,
         "policies": {
             "floor-paper": asked,
-            "floor-bernstein": {**asked, "radius": "bernstein"},
+            "floor-bernstein": {**asked, "index": {"kind": "means", "radius": "bernstein"}},
             "floor-lognormal": {**asked, **TAIL},
             "random": {},
         },

@@ -20,7 +20,7 @@ from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports
 from bsfl.fairness import gini, participation
 from bsfl.files import replace_file
-from bsfl.policies.registry import POLICIES
+from bsfl.policies import POLICIES
 from bsfl.records import FloatArray
 from bsfl.runs.results import Results
 from bsfl.runs.run import run_scenario
@@ -55,7 +55,7 @@ FRONT_ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 100.0, 300.0, 1000.0)
 FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
     "BSFL as printed": ("bsfl", {}),
     "BSFL lognormal": ("bsfl", TAIL),
-    "BSFL lognormal, optimistic": ("bsfl", {**TAIL, "optimism": 2.0}),
+    "BSFL lognormal, optimistic": ("bsfl", {"index": {"kind": "lognormal", "optimism": 2.0}}),
     "genie": ("genie", {}),
 }
 """Whose fronts of round time against participation are drawn, weight by weight.

@@ -14,7 +14,7 @@ from bsfl.fairness import gini, participation
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Recorded
 from bsfl.fleet.traces import LATENCY, read_trace
-from bsfl.policies import BSFL, Policy, UniformRandom
+from bsfl.policies import Policy, UniformRandom, make_policy
 from bsfl.records import FloatArray
 from bsfl.simulation import simulate
 from bsfl.studies.candidates import TAIL
@@ -25,7 +25,7 @@ with optional_imports():
 WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 """Values of alpha that are tried, in units of K/m."""
 INDICES: dict[str, dict[str, Any]] = {
-    "bernstein": {"radius": "bernstein"},
+    "bernstein": {"index": {"kind": "means", "radius": "bernstein"}},
     "tail": TAIL,
 }
 """Ways to judge clients that are tried."""
@@ -145,7 +145,9 @@ def _play(
 ) -> tuple[float, float, float]:
     """Return mean round time, Gini and least share of one run."""
     fleet = log.fleet(seed)
-    policy: Policy = BSFL(tau_max=log.tau_max, **settings) if settings else UniformRandom()
+    policy: Policy = (
+        make_policy("bsfl", tau_max=log.tau_max, **settings) if settings else UniformRandom()
+    )
     records = list(simulate(policy, fleet, cohort_size=cohort_size, rounds=rounds, seed=seed))
     counts = participation(np.array([r.cohort for r in records]), fleet.n_clients)
     clock_s = records[-1].clock_s

@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import (
     FedProx,
 )
 
-from bsfl import BSFL, Scheduler, UniformRandom
+from bsfl import BSFL, Means, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients, StateFileError
 from bsfl.integrations.flower import Selected
 
@@ -141,7 +141,7 @@ def test_cohorts_depend_on_the_seed_and_not_on_node_ids():
 
 
 def test_it_learns_who_is_slow():
-    scheduler = Scheduler(BSFL(alpha=0.0, radius="none"), cohort_size=2)
+    scheduler = Scheduler(BSFL(alpha=0.0, index=Means(radius="none")), cohort_size=2)
     selected, grid = federation(fleet(9.0, 1.0, 9.0, 1.0), scheduler=scheduler)
     start(selected, grid, rounds=6)
     assert set(selected.rounds[-1].cohort) == {"1", "3"}
@@ -154,7 +154,7 @@ def test_what_was_learned_survives(tmp_path):
     path = tmp_path / "scheduler.bsfl"
 
     def fresh(**options):
-        scheduler = Scheduler(BSFL(alpha=0.0, radius="none"), cohort_size=2)
+        scheduler = Scheduler(BSFL(alpha=0.0, index=Means(radius="none")), cohort_size=2)
         return federation(fleet(9, 1, 9, 1), scheduler=scheduler, state_path=path, **options)
 
     selected, grid = fresh()

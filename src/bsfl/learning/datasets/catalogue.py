@@ -8,6 +8,7 @@ from bsfl.learning.datasets import cifar, idx
 from bsfl.learning.datasets.dataset import Arrays, Published
 from bsfl.learning.datasets.npz import read_npz
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
+from bsfl.registry import Registry
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """Data that is part of the package."""
@@ -155,4 +156,6 @@ CIFAR10 = Entry(
     by_hand=f"{CIFAR_ADDRESS} or the six .bin files in it",
 )
 
-CATALOGUE = {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)}
+CATALOGUE: Registry[Entry] = Registry(
+    "data set", {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)}
+)

@@ -3,10 +3,9 @@
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
-from bsfl.errors import DataError, InvalidInput, MissingExtra, NoSource, UnreadableData
+from bsfl.errors import DataError, MissingExtra, NoSource, UnreadableData
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
 from bsfl.learning.datasets.dataset import Dataset
 from bsfl.learning.datasets.npz import write_npz
@@ -45,7 +44,7 @@ def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
     >>> load_dataset("fashion-mnist-small").x_train.shape
     (6000, 28, 28, 1)
     """
-    entry = find_entry(name)
+    entry = CATALOGUE.find(name)
     return obtain(entry, local_sources(entry, data_dir), advice=_how_to_get(entry)).dataset
 
 
@@ -56,7 +55,7 @@ def get_dataset(
 
     It is kept in the folder that the user named, else in the user's cache folder.
     """
-    entry, watcher = find_entry(name), watcher or Watcher()
+    entry, watcher = CATALOGUE.find(name), watcher or Watcher()
     sources = (*local_sources(entry, data_dir), *entry.remote)
     obtained = obtain(entry, sources, watcher, advice=_by_hand(entry))
     if obtained.folder is not None:
@@ -112,15 +111,6 @@ def obtain(
             return Obtained(dataset=dataset, source=source.name, folder=kept)
     listing = "\n".join(f"  {reason}" for reason in reasons)
     raise NoSource(f"{entry.name} could not be had from any source:\n{listing}\n{advice}".strip())
-
-
-def find_entry(name: str) -> Entry:
-    """Return the entry with this name, or say which there are."""
-    if name not in CATALOGUE:
-        near = get_close_matches(name, list(CATALOGUE), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOGUE)}"
-        raise InvalidInput(f"unknown data set {name!r}; {hint}")
-    return CATALOGUE[name]
 
 
 def _read(entry: Entry, folder: Path) -> Dataset:

@@ -1,0 +1,77 @@
+"""What a file of an earlier bsfl would hold today.
+
+The schema is the number of what a scheduler's file holds: names in its header and of its arrays.
+Whoever changes those raises SCHEMA and adds the step from the number before.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from bsfl.errors import NewerFormat
+from bsfl.statefile import Arrays
+
+SCHEMA = 2
+Header = dict[str, Any]
+
+
+def migrated(header: Header, arrays: Arrays, path: object) -> tuple[Header, Arrays]:
+    """Return the content of a file as this bsfl would have written it."""
+    schema = header.get("schema", 1)  # 0.1.0 did not say
+    if schema > SCHEMA:
+        raise NewerFormat(
+            f"{path} has schema {schema}, this bsfl reads up to {SCHEMA}; "
+            "upgrade bsfl to open it; nothing was loaded"
+        )
+    for step in range(schema, SCHEMA):
+        header, arrays = STEPS[step](header, arrays)
+    return header, arrays
+
+
+def flags_to_parts(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Schema 1 to 2: what were flags of BSFL are parts with settings and states of their own."""
+    if header["policy"] != "bsfl":
+        return header, arrays
+    saved = header["settings"]
+    flags: Header = {"speeds": "means", "discount": None, "window": None}
+    flags |= header.get("remembers", {})
+    flags |= saved or {}
+    memory: Header = {"kind": "lasting"}
+    if flags["discount"] is not None:
+        memory = {"kind": "discounted", "gamma": flags["discount"]}
+    elif flags["window"] is not None:
+        memory = {"kind": "windowed", "window": flags["window"]}
+    remembers = {"index": {"kind": flags["speeds"]}, "memory": memory}
+    settings = None if saved is None else _parts(saved, flags, memory)
+    header = {**header, "settings": settings, "remembers": remembers}
+    homes = {"latency_min": "fastest_s", "latency_max": "slowest_s", "alpha": "weight.alpha"}
+    homes |= {name: name for name in ("selected", "loss")}
+    homes |= {name: f"index.{name}" for name in ("centre", "scale", "gram", "moment", "pooled")}
+    moved = {}
+    for name, array in arrays.items():
+        room, _, leaf = name.partition("/")
+        home = homes.get(leaf, f"memory.{leaf}") if room == "state" else leaf
+        moved[f"{room}/{home}" if leaf else name] = array
+    return header, moved
+
+
+def _parts(saved: Header, flags: Header, memory: Header) -> Header:
+    """Return BSFL's settings of schema 2."""
+    names = ("beta", "generalization", "tau_min", "tau_max", "solver")
+    settings = {name: saved[name] for name in names if name in saved}
+    settings |= {"alpha": saved.get("alpha", 1.0), "memory": memory}
+    if saved.get("floor") is not None:
+        settings["alpha"] = {"kind": "floor", "share": saved["floor"]}
+    elif saved.get("max_gini") is not None:
+        settings["alpha"] = {"kind": "max-gini", "limit": saved["max_gini"]}
+    settings["index"] = {"kind": "means", "radius": saved.get("radius", "paper")}
+    if flags["speeds"] == "lognormal":
+        settings["index"] = {
+            "kind": "lognormal",
+            "quantile": saved.get("quantile") or 0.5,
+            "optimism": saved.get("optimism", 1.0),
+        }
+    return settings
+
+
+STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {1: flags_to_parts}
+"""The step from each schema to the next."""

@@ -1,0 +1,244 @@
+"""Things by name: what there is, which settings it takes, and how it is written down.
+
+One Registry holds the policies, another the populations, the splits, the solvers and so on. A name
+means, in this order,
+
+    "bsfl"                   what comes with bsfl
+    "theirs"                 an entry point of an installed package, such as group `bsfl.policies`
+    "path/mine.py:Rule"      a class or function in a file of your own
+
+Plain data is what JSON and TOML can hold. There a thing is its name and its settings, and a part
+of a thing is a table with its name as `kind`: `index = {kind = "lognormal", quantile = 0.9}`.
+"""
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bsfl.errors import InvalidInput
+
+T = TypeVar("T")
+Plain = Any
+"""Numbers, texts, lists and tables."""
+KIND = "kind"
+"""Key that holds the name of a part."""
+REQUIRED = inspect.Parameter.empty
+"""Default of a setting that must be given."""
+
+
+class Registry(Mapping[str, T]):
+    """Things of one kind by name.
+
+    Args:
+        what: What such a thing is called in messages, such as "policy".
+        known: What comes with bsfl.
+        group: Entry points of other packages that belong here; None: there are none.
+    """
+
+    def __init__(self, what: str, known: Mapping[str, T], *, group: str | None = None) -> None:
+        self.what, self.known, self.group = what, dict(known), group
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> T:
+        if name in self.known:
+            return self.known[name]
+        if name in self._installed:
+            thing: T = self._installed[name].load()
+            return thing
+        if is_reference(name):
+            return load_reference(name)  # type: ignore[no-any-return]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known or name in self._installed or is_reference(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.known, *self._installed])
+
+    def __len__(self) -> int:
+        return len(self.known) + len(self._installed)
+
+    @cached_property
+    def _installed(self) -> dict[str, EntryPoint]:
+        found = entry_points(group=self.group) if self.group else ()
+        return {point.name: point for point in found if point.name not in self.known}
+
+    def find(self, name: str) -> T:
+        """Return the thing with a name; an unknown one is an error that names the nearest."""
+        if not isinstance(name, str) or name not in self:
+            raise InvalidInput(f"unknown {self.what} {name!r}{nearest(str(name), self)}")
+        return self[name]
+
+    def name_of(self, thing: object) -> str | None:
+        """Return the name of a thing or of its class; None for a user's own."""
+        candidates = (thing, type(thing))
+        for name, known in self.known.items():
+            if any(known is one for one in candidates):
+                return name
+        for name, point in self._installed.items():
+            if point.value == f"{type(thing).__module__}:{type(thing).__qualname__}":
+                return name
+        return None
+
+    def about(self, name: str) -> str:
+        """Return the first line of a thing's documentation."""
+        return (inspect.getdoc(self.find(name)) or "").partition("\n")[0]
+
+    def resolve(self, setting: str, choice: str | T) -> T:
+        """Return what a setting stands for: a function, or the name of one that is known here."""
+        if isinstance(choice, str):
+            if choice in self:
+                return self[choice]
+            raise InvalidInput(
+                f"{setting} must be one of {', '.join(self)} or a function, got {choice!r}"
+            )
+        if not callable(choice):
+            raise InvalidInput(f"{setting} must be a name or a function, got {choice!r}")
+        return choice
+
+    # --- settings -------------------------------------------------------------------------------
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Return the settings of a thing with their defaults, REQUIRED where there is none."""
+        return settings_of(self.find(name))  # type: ignore[arg-type]
+
+    def make(self, name: str, /, **settings: Plain) -> Any:
+        """Return the thing with this name and these settings; parts may be plain data.
+
+        A function that needs more than its settings comes back waiting for the rest.
+        """
+        factory: Any = self.find(name)
+        check_settings(f"{self.what} {name!r}", settings, settings_of(factory))
+        parts = parts_of(factory)
+        made = {
+            key: parts[key].part(value) if key in parts else value
+            for key, value in settings.items()
+        }
+        return factory(**made)
+
+    def part(self, value: Plain) -> Any:
+        """Return the part that plain data stands for: a table or a name; others are left alone."""
+        if isinstance(value, str):
+            return self.make(value)
+        if not isinstance(value, Mapping):
+            return value
+        if KIND not in value:
+            raise InvalidInput(
+                f"{self.what} needs a {KIND}, one of {', '.join(self)}, got {value!r}"
+            )
+        return self.make(value[KIND], **{k: v for k, v in value.items() if k != KIND})
+
+    def plain(self, thing: object) -> dict[str, Plain] | None:
+        """Return the settings of a thing as plain data; None when a part is the user's own."""
+        if self.name_of(thing) is None or not is_dataclass(thing):
+            return None
+        table: dict[str, Plain] = {}
+        for one in fields(thing):
+            value = getattr(thing, one.name)
+            parts: Registry[Any] | None = one.metadata.get("parts")
+            if parts and is_dataclass(value):
+                inner = parts.plain(value)
+                value = None if inner is None else {KIND: parts.name_of(value), **inner}
+                if value is None:
+                    return None
+            elif callable(value):
+                return None
+            table[one.name] = (
+                value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+            )
+        return table
+
+
+def part(parts: Registry[Any], default: Any) -> Any:
+    """Return a dataclass field that holds a part, known by name in a registry."""
+    return field(default=default, metadata={"parts": parts})
+
+
+def check_part(name: str, value: object, kind: type, known: Registry[Any]) -> None:
+    """Check that a setting holds a part that does what its kind must."""
+    if not isinstance(value, kind) or isinstance(value, type):
+        examples = " or ".join(f"{one.__name__}(...)" for one in known.known.values())
+        raise InvalidInput(f"{name} must be {examples}, got {value!r}")
+
+
+def parts_of(thing: Any) -> dict[str, Registry[Any]]:
+    """Return the registries of those settings that are parts."""
+    if not (isinstance(thing, type) and is_dataclass(thing)):
+        return {}
+    return {f.name: f.metadata["parts"] for f in fields(thing) if "parts" in f.metadata}
+
+
+def settings_of(thing: Callable[..., Any]) -> dict[str, Any]:
+    """Return settings and defaults: what a class takes, or a function's keyword-only parameters."""
+    is_class = isinstance(thing, type)
+    return {
+        p.name: p.default
+        for p in inspect.signature(thing).parameters.values()
+        if p.kind is p.KEYWORD_ONLY or (is_class and p.kind is p.POSITIONAL_OR_KEYWORD)
+    }
+
+
+def check_settings(what: str, given: Iterable[str], settings: Mapping[str, Any]) -> None:
+    """Check that all settings are known and none is missing."""
+    for name in given:
+        if name not in settings:
+            raise InvalidInput(f"{what} has no setting {name!r}{nearest(name, settings)}")
+    missing = [name for name, default in settings.items() if default is REQUIRED]
+    missing = [name for name in missing if name not in given]
+    if missing:
+        raise InvalidInput(f"{what} needs a value for {', '.join(missing)}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown word: the nearest known one, or all of them."""
+    names = list(known)
+    near = get_close_matches(word, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(names) or 'none'}"
+
+
+def is_reference(name: object) -> bool:
+    """Return whether a name is that of something in a file, "path/mine.py:Rule"."""
+    return isinstance(name, str) and name.rpartition(":")[0].endswith(".py")
+
+
+def absolute_reference(name: str, folder: Path) -> str:
+    """Return a reference that means the same in every folder and process; other names as is."""
+    if not is_reference(name):
+        return name
+    file, _, attribute = name.rpartition(":")
+    return f"{(folder / file).resolve()}:{attribute}"
+
+
+def load_reference(name: str) -> Any:
+    """Return what a file of the user's own holds under a name; the file is run once."""
+    file, _, attribute = name.rpartition(":")
+    path = Path(file).resolve()
+    module_name = f"bsfl-file:{path}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        if not path.is_file():
+            raise InvalidInput(f"there is no file {file}")
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module  # dataclasses look their module up
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[module_name]
+            raise
+    if not hasattr(module, attribute):
+        own = [key for key, value in vars(module).items() if isinstance(value, type)]
+        raise InvalidInput(f"{file} has no {attribute!r}{nearest(attribute, own)}")
+    return getattr(module, attribute)

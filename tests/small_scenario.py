@@ -1,0 +1,43 @@
+"""A scenario that plays in a moment, shared by the tests."""
+
+import copy
+import tomllib
+
+from bsfl.scenario.scenario import parse_scenario
+
+SMALL = """
+title = "small"
+rounds = 30
+cohort_size = 3
+seeds = 2
+
+[fleet]
+n_clients = 12
+tau_min = 1.0
+tau_max = 60.0
+
+[fleet.latency]
+population = "lognormal"
+
+[objective]
+alpha = 2.0
+
+[policies.bsfl]
+alpha = 2.0
+
+[policies.plain]
+policy = "random"
+"""
+
+
+def parse(**changes):
+    content = copy.deepcopy(tomllib.loads(SMALL))
+    for path, value in changes.items():
+        table, *keys = content, *path.split("__")
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+        if value is None:
+            del table[keys[-1]]
+        else:
+            table[keys[-1]] = value
+    return parse_scenario(content, name="study", file="study.toml")

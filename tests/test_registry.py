@@ -1,0 +1,139 @@
+"""Names, settings, plain data, entry points and files of a user's own."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import bsfl.registry
+from bsfl import BSFL, Discounted, Floor, Lognormal, Means
+from bsfl.errors import InvalidInput
+from bsfl.policies import POLICIES, UniformRandom, make_policy
+from bsfl.registry import REQUIRED, Registry, absolute_reference
+
+MINE = """
+from dataclasses import dataclass
+from bsfl import UniformRandom
+
+print("run")
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(UniformRandom):
+    patience: int = 3
+"""
+
+
+def test_a_name_is_found_and_an_unknown_one_names_the_nearest():
+    colours = Registry("colour", {"red": 1, "blue": 2})
+    assert list(colours) == ["red", "blue"]
+    assert colours.find("red") == 1
+    with pytest.raises(InvalidInput, match="unknown colour 'blu'; did you mean 'blue'"):
+        colours.find("blu")
+    with pytest.raises(InvalidInput, match="unknown colour 'x'; known are red, blue"):
+        colours.find("x")
+    with pytest.raises(InvalidInput, match="unknown colour 3"):
+        colours.find(3)
+
+
+def test_settings_of_classes_and_of_functions():
+    def draw(n_clients, rng, *, mean, sd=2.0):
+        return n_clients
+
+    drawn = Registry("population", {"normal": draw})
+    assert drawn.settings("normal") == {"mean": REQUIRED, "sd": 2.0}
+    assert POLICIES.settings("cs-ucb") == {"tau_max": REQUIRED, "exploration": 1.0}
+
+
+def test_parts_come_from_tables_and_go_back():
+    settings = {
+        "alpha": {"kind": "floor", "share": 0.8},
+        "index": {"kind": "lognormal", "quantile": 0.8, "optimism": 0.5},
+        "memory": {"kind": "discounted", "gamma": 0.9},
+    }
+    policy = make_policy("bsfl", **settings)
+    assert policy == BSFL(alpha=Floor(0.8), index=Lognormal(quantile=0.8), memory=Discounted(0.9))
+    assert POLICIES.plain(policy).items() >= settings.items()
+    assert make_policy("bsfl", index="lognormal").index == Lognormal(), "a name alone will do"
+
+
+def test_what_is_the_users_own_cannot_be_written_down():
+    def wide(count, *, t, m, variance):
+        return 2.0 / count
+
+    class Mine(UniformRandom):
+        pass
+
+    assert POLICIES.plain(BSFL(index=Means(radius=wide))) is None
+    assert POLICIES.plain(Mine()) is None
+    assert POLICIES.name_of(Mine()) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"index": {"kind": "lognorml"}}, "unknown index 'lognorml'; did you mean 'lognormal'"),
+        ({"index": {"quantile": 0.9}}, "index needs a kind, one of means, lognormal"),
+        (
+            {"index": {"kind": "lognormal", "radius": "paper"}},
+            "index 'lognormal' has no setting 'radius'",
+        ),
+        ({"memory": {"kind": "discounted"}}, "memory 'discounted' needs a value for gamma"),
+        ({"alpha": {"kind": "floor", "share": 2}}, "share must be between 0 and 1, got 2"),
+        ({"alfa": 1.0}, "policy 'bsfl' has no setting 'alfa'; did you mean 'alpha'"),
+    ],
+)
+def test_wrong_tables_say_what_is_wrong(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        make_policy("bsfl", **settings)
+
+
+def test_a_policy_in_a_file_is_run_once_and_is_the_same_class(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    name = absolute_reference("mine.py:Mine", tmp_path)
+    assert name == f"{path}:Mine"
+    assert absolute_reference("bsfl", tmp_path) == "bsfl"
+    policy = make_policy(name, patience=5)
+    assert policy.patience == 5
+    assert type(policy) is POLICIES[name]
+    assert capsys.readouterr().out == "run\n"
+    with pytest.raises(InvalidInput, match="has no setting 'patence'; did you mean 'patience'"):
+        make_policy(name, patence=5)
+    with pytest.raises(InvalidInput, match="has no 'Mime'; did you mean 'Mine'"):
+        make_policy(f"{path}:Mime")
+    with pytest.raises(InvalidInput, match="there is no file"):
+        make_policy(f"{tmp_path}/other.py:Mine")
+
+
+def test_a_file_that_fails_says_why_and_can_be_mended(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("1 / 0")
+    with pytest.raises(ZeroDivisionError):
+        POLICIES.find(f"{path}:Mine")
+    path.write_text(MINE)
+    assert POLICIES.find(f"{path}:Mine").__name__ == "Mine"
+
+
+def test_entry_points_of_other_packages_are_listed_and_loaded(monkeypatch):
+    point = EntryPoint("theirs", "bsfl.policies.uniform_random:UniformRandom", "bsfl.policies")
+    clash = EntryPoint("bsfl", "nowhere:Evil", "bsfl.policies")
+    monkeypatch.setattr(bsfl.registry, "entry_points", lambda group: [point, clash])
+    known = Registry("policy", {"bsfl": BSFL}, group="bsfl.policies")
+    assert list(known) == ["bsfl", "theirs"]
+    assert known["bsfl"] is BSFL, "what comes with bsfl keeps its name"
+    assert known.make("theirs") == UniformRandom()
+    assert known.name_of(UniformRandom()) == "theirs"
+
+
+def test_no_file_is_run_because_a_state_file_names_it(tmp_path):
+    from bsfl import Scheduler, statefile
+
+    (tmp_path / "evil.py").write_text("raise SystemExit('run')")
+    Scheduler(BSFL(), cohort_size=1).save(tmp_path / "s")
+    header, arrays = statefile.read(tmp_path / "s")
+    header["policy"] = f"{tmp_path}/evil.py:Evil"
+    statefile.write(tmp_path / "s", header, arrays)
+    code = f"from bsfl import Scheduler; Scheduler.load({str(tmp_path / 's')!r})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "holds an unknown policy" in run.stderr

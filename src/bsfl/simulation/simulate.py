@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task
 from bsfl.policies.base import Policy
 from bsfl.randomness import stream
 from bsfl.records import OK, FloatArray, Report, RoundContext, RoundRecord
+from bsfl.rounds import RoundPlan
 from bsfl.simulation.clock import run_round
 from bsfl.simulation.regret import Objective, RegretMeter
 
@@ -40,13 +40,14 @@ def simulate(
         objective: What regret is measured in; None: regret is not computed.
         training: What the cohorts train; None: they only take their time.
     """
-    if checks.natural("cohort_size", cohort_size) > fleet.n_clients:
+    plan = RoundPlan(cohort_size=cohort_size, deadline_s=fleet.tau_max)
+    if cohort_size > fleet.n_clients:
         raise InvalidInput(
             f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
             f"got {cohort_size}"
         )
     state = policy.init(fleet.n_clients)
-    yardstick = RegretMeter(objective, fleet) if objective else None
+    meter = RegretMeter(objective, fleet) if objective else None
     roster = fleet.roster
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
@@ -55,7 +56,7 @@ def simulate(
             t=t, available=fleet.available(t), cohort_size=cohort_size, roster=roster
         )
         cohort = policy.select(state, context, stream(seed, "policy", t))
-        outcome = run_round(cohort, fleet.latencies(t), tau_max=fleet.tau_max)
+        outcome = run_round(cohort, fleet.latencies(t), plan)
         clock_s += outcome.duration_s
         report = outcome.observations
         if training:
@@ -71,7 +72,7 @@ def simulate(
             duration_s=outcome.duration_s,
             clock_s=clock_s,
             n_timeouts=outcome.n_timeouts,
-            regret=yardstick.regret(cohort, context) if yardstick else None,
+            regret=meter.regret(cohort, context) if meter else None,
             train_loss=_mean(report.loss),
             test_loss=_or_infinite(test.loss) if test else None,
             test_accuracy=test.accuracy if test else None,

@@ -6,12 +6,14 @@ import pytest
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini, participation
 from bsfl.fleet import Flaky, Fleet, Independent, Scaled, lognormal
+from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
 from bsfl.records import Report, RoundContext
 from bsfl.rounds import RoundPlan
 from bsfl.simulation import (
     Objective,
     RegretMeter,
+    Training,
     growth_exponent,
     regret_bound,
     simulate,
@@ -176,6 +178,42 @@ def test_policies_get_reports_and_no_truth():
 def test_a_cohort_larger_than_the_fleet_is_refused():
     with pytest.raises(InvalidInput, match="between 1 and the 12 clients of the fleet, got 13"):
         next(simulate(BSFL(), fleet(), cohort_size=13, rounds=1))
+
+
+class Constant:
+    """A task whose client k always brings home the number k, from 1 + k samples."""
+
+    n_clients, samples = 12, np.arange(1, 13)
+
+    def init(self, seed):
+        return 0.0
+
+    def train(self, params, clients, *, t, seed):
+        return [
+            Update(client=k, params=float(k), loss=0.1 * k, samples=1 + k) for k in clients.tolist()
+        ]
+
+    def aggregate(self, params, updates, weights):
+        return sum(w * u.params for w, u in zip(weights, updates, strict=True)) or params
+
+    def evaluate(self, params):
+        return Evaluation(loss=params)
+
+
+@pytest.mark.parametrize("weighting", ["samples", "equal"])
+def test_the_simulation_weighs_the_clients(weighting):
+    training = Training(Constant(), seed=0, weighting=weighting)
+    records = list(simulate(UniformRandom(), fleet(), cohort_size=3, rounds=5, training=training))
+    for record in records:
+        k = np.array(record.cohort)
+        weight = (1 + k) if weighting == "samples" else np.ones(3)
+        assert record.test_loss == pytest.approx((weight * k).sum() / weight.sum())
+        assert record.train_loss == pytest.approx(0.1 * k.mean())
+
+
+def test_how_clients_are_weighed_is_checked():
+    with pytest.raises(InvalidInput, match="weighting must be one of samples, equal, got 'loss'"):
+        Training(Constant(), seed=0, weighting="loss")
 
 
 def test_gini_by_hand():

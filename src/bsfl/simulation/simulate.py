@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
-from bsfl.learning.task import Evaluation, Params, Task
+from bsfl.learning.task import WEIGHTINGS, Evaluation, Params, Task, Weighting, shares
 from bsfl.policies.base import Policy
 from bsfl.randomness import stream
 from bsfl.records import OK, FloatArray, Report, RoundContext, RoundRecord
@@ -89,6 +90,7 @@ class Training:
         seed: Root of the training's randomness, the same for every policy.
         evaluate_every_s: Virtual seconds between two evaluations, the same for slow and for quick
             rounds; 0: after every round. The last round is always evaluated.
+        weighting: "samples": the average weighs clients by their data; "equal": all the same.
         params: The global model; None before the first round.
         due_s: Virtual time of the next evaluation.
     """
@@ -96,18 +98,24 @@ class Training:
     task: Task
     seed: int
     evaluate_every_s: float = 0.0
+    weighting: Weighting = "samples"
     params: Params = None
     due_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.one_of("weighting", self.weighting, WEIGHTINGS)
 
     def train(self, report: Report, t: int) -> Report:
         """Let those who answered in time train; return the report with their losses and sizes."""
         if self.params is None:
             self.params = self.task.init(self.seed)
         in_time = report.outcome == OK
-        result = self.task.train(self.params, report.clients[in_time], t=t, seed=self.seed)
-        self.params = result.params
+        updates = self.task.train(self.params, report.clients[in_time], t=t, seed=self.seed)
         loss, samples = report.loss.copy(), report.samples.copy()
-        loss[in_time], samples[in_time] = result.losses, result.samples
+        loss[in_time] = [update.loss for update in updates]
+        samples[in_time] = [update.samples for update in updates]
+        weights = shares(samples[in_time], self.weighting)
+        self.params = self.task.aggregate(self.params, updates, weights)
         return replace(report, loss=loss, samples=samples)
 
     def evaluate(self, clock_s: float, *, last: bool) -> Evaluation | None:

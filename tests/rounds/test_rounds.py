@@ -258,6 +258,12 @@ def test_calls_out_of_order():
         game.rounds.open([])
 
 
+def test_a_token_cannot_stand_for_two_invitations():
+    game = Game(deadline_s=10.0)
+    with pytest.raises(InvalidInput, match="a token must be new, got 'same', which is waited for"):
+        game.rounds.sent(dict.fromkeys(game.rounds.open(ALL), "same"))
+
+
 def test_small_fleets_are_invited_whole():
     game = Game(cohort_size=3, invite=2.0)
     assert sorted(game.open()) == ALL

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bsfl.clients import ClientId
+from bsfl.errors import InvalidInput
 from bsfl.records import LATENCY_RANGE
 from bsfl.rounds.clock import Clock
 
@@ -62,6 +63,8 @@ class Invitations(Generic[Token]):
 
     def open(self, token: Token, invitation: Invitation) -> None:
         """Book an invitation that went out."""
+        if token in self._open:
+            raise InvalidInput(f"a token must be new, got {token!r}, which is waited for already")
         self._open[token] = invitation
 
     def settle(self, token: Token) -> Invitation | None:

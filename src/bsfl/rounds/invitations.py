@@ -20,7 +20,6 @@ class Invitation:
 
     Attributes:
         client: Who was invited.
-        t: To which round.
         sent_at: When, on the server's clock.
         due_at: When its answer is overdue.
         expires_at: When it ceases to exist, so that no answer is waited for any more.
@@ -28,7 +27,6 @@ class Invitation:
     """
 
     client: ClientId
-    t: int
     sent_at: float
     due_at: float
     expires_at: float

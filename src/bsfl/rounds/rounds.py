@@ -79,7 +79,6 @@ class Rounds(Generic[Token]):
         self._invited = {
             client: Invitation(
                 client=client,
-                t=self.scheduler.t,
                 sent_at=self._started_at,
                 due_at=self._started_at + self.plan.due_s(timeout_s),
                 expires_at=self._started_at + self.plan.expiry_s(timeout_s),
@@ -111,12 +110,11 @@ class Rounds(Generic[Token]):
             told.append((invitation, answer))
             if answer.outcome == "ok":
                 self.seen.add(invitation.client)
-            if self._round and self._invited.get(invitation.client) is invitation:
-                self._round.hear(invitation.client, answer.outcome, answer.latency)
+            if self._is_running(invitation):
+                self._running.hear(invitation.client, answer.outcome, answer.latency)
             else:
                 self._n_late += answer.outcome == "ok"
-        now_running = set(self._invited.values()) if self._round else set()
-        late = [one for one in self.invitations.overdue() if one not in now_running]
+        late = [one for one in self.invitations.overdue() if not self._is_running(one)]
         self._tell([*told, *((one, self._after_waiting(one, "timeout")) for one in late)])
 
     def is_over(self) -> bool:
@@ -161,6 +159,10 @@ class Rounds(Generic[Token]):
         if self._round is None:
             raise InvalidInput("no round is running; call open, then sent")
         return self._round
+
+    def _is_running(self, invitation: Invitation) -> bool:
+        """Return whether an invitation belongs to the round that is running."""
+        return self._round is not None and self._invited.get(invitation.client) is invitation
 
     def _after_waiting(self, invitation: Invitation, outcome: Outcome) -> Observation:
         """Return what an answer shows that comes now, or that does not come."""

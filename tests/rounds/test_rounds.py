@@ -258,6 +258,26 @@ def test_calls_out_of_order():
         game.rounds.open([])
 
 
+def test_a_refused_answer_changes_nothing():
+    game = Game(deadline_s=10.0)
+    game.open()
+    game.clock.now += 1.0
+    with pytest.raises(
+        InvalidInput, match="outcome must be one of ok, timeout, failed, got 'fine'"
+    ):
+        game.rounds.hear({("a", 1): "ok", ("b", 1): "fine"})
+    assert game.rounds.invitations.busy == {"a", "b", "c"}
+    game.hear_at(2.0, ("a", 1))
+    assert game.told == [("a", "ok", 2.0)]
+
+
+def test_only_the_cohort_is_sent_to():
+    game = Game(cohort_size=1, deadline_s=10.0)
+    game.rounds.open(["a"])
+    with pytest.raises(InvalidInput, match="tokens must name clients of the cohort, got 'b'"):
+        game.rounds.sent({"a": 1, "b": 2})
+
+
 def test_a_token_cannot_stand_for_two_invitations():
     game = Game(deadline_s=10.0)
     with pytest.raises(InvalidInput, match="a token must be new, got 'same', which is waited for"):

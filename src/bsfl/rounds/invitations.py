@@ -40,6 +40,9 @@ class Invitations(Generic[Token]):
         self._clock = clock
         self._open: dict[Token, Invitation] = {}
 
+    def __contains__(self, token: Token) -> bool:
+        return token in self._open
+
     def __getitem__(self, token: Token) -> Invitation:
         """Return an invitation that is not settled."""
         return self._open[token]
@@ -65,9 +68,9 @@ class Invitations(Generic[Token]):
             raise InvalidInput(f"a token must be new, got {token!r}, which is waited for already")
         self._open[token] = invitation
 
-    def settle(self, token: Token) -> Invitation | None:
-        """Return the invitation that was answered; None if nobody waits for such an answer."""
-        return self._open.pop(token, None)
+    def settle(self, token: Token) -> Invitation:
+        """Return the invitation that was answered; nothing more is expected of it."""
+        return self._open.pop(token)
 
     def waited_s(self, invitation: Invitation) -> float:
         """Return the seconds since an invitation was sent."""

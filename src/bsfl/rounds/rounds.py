@@ -73,6 +73,8 @@ class Rounds(Generic[Token]):
             at: When sending began, on the clock of these rounds; None: when the cohort was chosen.
             timeout_s: Seconds after which this round is given up; None: the plan alone decides.
         """
+        if strangers := tokens.keys() - set(self._cohort):
+            raise InvalidInput(f"tokens must name clients of the cohort, got {min(strangers)!r}")
         if at is not None:
             self._started_at = at
         self._round = Round(self.plan, self._cohort, timeout_s)
@@ -101,13 +103,15 @@ class Rounds(Generic[Token]):
         Args:
             answers: For each token the outcome, which then took until now, or an Observation.
         """
-        told = []
-        for token, answer in answers.items():
-            invitation = self.invitations.settle(token)
-            if invitation is None:
-                continue
-            answer = self._after_waiting(invitation, answer) if isinstance(answer, str) else answer
-            told.append((invitation, answer))
+        heard = {
+            token: self._after_waiting(self.invitations[token], answer)
+            if isinstance(answer, str)
+            else answer
+            for token, answer in answers.items()
+            if token in self.invitations
+        }
+        told = [(self.invitations.settle(token), answer) for token, answer in heard.items()]
+        for invitation, answer in told:
             if answer.outcome == "ok":
                 self.seen.add(invitation.client)
             if self._is_running(invitation):

@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine, ratio
 
 from bsfl.errors import DataError
+from bsfl.learning import shares
 from bsfl.learning.datasets import load_dataset
 from bsfl.learning.tasks import JaxTask, Local, image_task
 
@@ -86,7 +87,9 @@ class Rounds:
         self.t += 1
         if cohort is None:
             cohort = self.rng.choice(self.task.n_clients, COHORT, replace=False)
-        self.params = self.task.train(self.params, cohort, t=self.t, seed=self.seed).params
+        updates = self.task.train(self.params, cohort, t=self.t, seed=self.seed)
+        weights = shares([update.samples for update in updates])
+        self.params = self.task.aggregate(self.params, updates, weights)
         self.params["output"]["bias"].block_until_ready()
         return time.perf_counter() - start
 

@@ -1,77 +1,68 @@
-"""Use the Scheduler in a training loop of your own: choose, train in parallel, report what you saw.
+"""Use bsfl in a training loop of your own: choose, train in parallel, say what came back.
 
 python examples/plain_loop.py
 """
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from bsfl import BSFL, Observation, Scheduler, UniformRandom
+from bsfl import BSFL, Scheduler, UniformRandom
+from bsfl.rounds import RoundPlan, Rounds
 
-Update = np.ndarray
 TRUTH = np.array([2.0, -1.0, 0.5])
 
 
 class Device:
     """A client far away: it fits a line to data of its own, and some need longer than others."""
 
-    def __init__(self, seed: int, seconds: float) -> None:
+    def __init__(self, seed: int, seconds: float, *, is_broken: bool = False) -> None:
         rng = np.random.default_rng(seed)
         self.x = rng.normal(size=(50, len(TRUTH)))
         self.y = self.x @ TRUTH + rng.normal(scale=0.1, size=50)
-        self.seconds = seconds
+        self.seconds, self.is_broken = seconds, is_broken
 
-    def train(self, w: np.ndarray) -> Update:
+    def train(self, w: np.ndarray) -> np.ndarray:
         """Return new weights after some work."""
         time.sleep(self.seconds)
+        if self.is_broken:
+            raise RuntimeError("out of battery")
         return w - 0.2 * self.x.T @ (self.x @ w - self.y) / len(self.y)
 
 
 def play_round(
-    scheduler: Scheduler,
-    clients: dict[str, Callable[[np.ndarray], Update]],
+    rounds: Rounds[Future],
+    clients: Mapping[str, Callable[[np.ndarray], np.ndarray]],
     w: np.ndarray,
     pool: Executor,
-    deadline_s: float,
 ) -> np.ndarray:
-    """Train one cohort and return the average of what came before the deadline."""
-    cohort = scheduler.select(available=clients)
-    start = time.monotonic()
-    jobs = {pool.submit(clients[name], w): name for name in cohort}
-    seen, updates = {}, []
-    try:
-        for job in as_completed(jobs, timeout=deadline_s):
-            seconds = time.monotonic() - start
-            if job.exception() is None:
-                updates.append(job.result())
-                seen[jobs[job]] = Observation(latency=seconds)
-            else:
-                seen[jobs[job]] = Observation(outcome="failed")
-    except TimeoutError:
-        late = Observation(latency=deadline_s, outcome="timeout")
-        seen |= {name: late for name in cohort if name not in seen}
-    scheduler.observe(seen)
-    return np.mean(updates, axis=0) if updates else w
+    """Train one cohort and return the average of what counts."""
+    free = clients.keys() - rounds.invitations.busy
+    jobs = {name: pool.submit(clients[name], w) for name in rounds.open(free)}
+    rounds.sent(jobs)
+    while not rounds.is_over():
+        running = rounds.invitations.tokens  # stragglers of earlier rounds, too
+        done, _ = wait(running, timeout=rounds.pause_s(), return_when=FIRST_COMPLETED)
+        rounds.hear({job: "failed" if job.exception() else "ok" for job in done})
+    kept = rounds.close().kept
+    return np.mean([jobs[name].result() for name in kept], axis=0) if kept else w
 
 
-def main(rounds: int = 40) -> dict[str, float]:
-    """Train under both policies; print and return the seconds that each one took."""
-    taken = {}
+def main(n_rounds: int = 40) -> None:
+    """Train under both policies and print how long each one took."""
+    plan = RoundPlan(cohort_size=4, invite=1.25, deadline_s=1.0)
     for name, policy in (("bsfl", BSFL(alpha=2.0)), ("random", UniformRandom())):
-        devices = {f"device-{k}": Device(k, 0.01 if k < 8 else 0.1) for k in range(12)}
+        devices = {f"device-{k}": Device(k, 0.01 if k < 6 else 0.1) for k in range(12)}
+        devices["device-5"].is_broken = True
         clients = {client: device.train for client, device in devices.items()}
-        scheduler = Scheduler(policy, cohort_size=3, seed=0)
-        w = np.zeros(len(TRUTH))
-        start = time.monotonic()
+        rounds: Rounds[Future] = Rounds(Scheduler(policy, cohort_size=4, seed=0), plan)
+        w, start = np.zeros(len(TRUTH)), time.monotonic()
         with ThreadPoolExecutor(max_workers=12) as pool:
-            for _ in range(rounds):
-                w = play_round(scheduler, clients, w, pool, deadline_s=1.0)
-        taken[name] = time.monotonic() - start
-        print(f"{name}: {taken[name]:.2f} s, weights {w.round(2)}")
-    return taken
+            for _ in range(n_rounds):
+                w = play_round(rounds, clients, w, pool)
+        print(f"{name}: {time.monotonic() - start:.2f} s, weights {w.round(2)}")
 
 
 if __name__ == "__main__":

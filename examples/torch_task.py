@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bsfl.learning import CohortResult, Evaluation, Task, shares
+from bsfl.learning import Evaluation, Task, Update, shares
 from bsfl.randomness import stream
 
 State = dict[str, Tensor]
@@ -57,19 +57,19 @@ class TorchTask:
             torch.manual_seed(seed)
             return self.build().state_dict()
 
-    def train(self, params: State, clients: np.ndarray, *, t: int, seed: int) -> CohortResult:
-        """Train every client from `params` and average what they learned."""
-        samples = self.samples[clients]
-        if len(clients) == 0:
-            return CohortResult(params=params, losses=np.zeros(0), samples=samples)
+    def train(self, params: State, clients: np.ndarray, *, t: int, seed: int) -> list[Update]:
+        """Train every client from `params` and return what each one learned."""
+        return [self._train_one(params, k, stream(seed, "torch", t, k)) for k in clients.tolist()]
+
+    def aggregate(self, params: State, updates: Sequence[Update], weights: np.ndarray) -> State:
+        """Return the weighted sum of what the clients learned."""
+        if not updates:
+            return params
         average = {name: torch.zeros_like(value) for name, value in params.items()}
-        losses = []
-        for client, share in zip(clients, shares(samples), strict=True):
-            learned, loss = self._train_one(params, int(client), stream(seed, "torch", t, client))
-            losses.append(loss)
-            for name, value in learned.items():
-                average[name] += share * value
-        return CohortResult(params=average, losses=np.array(losses), samples=samples)
+        for update, weight in zip(updates, weights, strict=True):
+            for name, value in update.params.items():
+                average[name] += weight * value
+        return average
 
     def evaluate(self, params: State) -> Evaluation:
         """Return how good a model is on the test data."""
@@ -82,9 +82,7 @@ class TorchTask:
         per_label = np.array([right[labels == k].mean() for k in range(outputs.shape[1])])
         return Evaluation(loss=loss.item(), accuracy=right.mean(), label_accuracy=per_label)
 
-    def _train_one(
-        self, params: State, client: int, rng: np.random.Generator
-    ) -> tuple[State, float]:
+    def _train_one(self, params: State, client: int, rng: np.random.Generator) -> Update:
         model = self._model(params).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=self.learning_rate)
         rows = torch.from_numpy(rng.permutation(self.clients[client]))
@@ -97,7 +95,8 @@ class TorchTask:
                 loss.backward()
                 optimizer.step()
                 total += loss.item() * len(batch)
-        return {k: v.detach() for k, v in model.state_dict().items()}, total / len(rows)
+        learned = {name: value.detach() for name, value in model.state_dict().items()}
+        return Update(client=client, params=learned, loss=total / len(rows), samples=len(rows))
 
     def _model(self, params: State) -> nn.Module:
         model = self.build()
@@ -130,7 +129,8 @@ def main(rounds: int = 20) -> float:
     params = task.init(0)
     for t in range(1, rounds + 1):
         cohort = stream(0, "cohort", t).choice(task.n_clients, 5, replace=False)
-        params = task.train(params, cohort, t=t, seed=0).params
+        updates = task.train(params, cohort, t=t, seed=0)
+        params = task.aggregate(params, updates, shares([update.samples for update in updates]))
     accuracy = task.evaluate(params).accuracy
     assert accuracy is not None
     print(f"accuracy after {rounds} rounds: {accuracy:.3f}")

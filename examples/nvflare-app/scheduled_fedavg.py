@@ -5,11 +5,12 @@ import time
 from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.workflows.base_fedavg import BaseFedAvg
 
-from bsfl import BSFL, Observation, Scheduler
+from bsfl import BSFL, Scheduler
+from bsfl.rounds import RoundPlan, Rounds
 
 
 class ScheduledFedAvg(BaseFedAvg):
-    """`sample_clients` asks the scheduler; whoever is sent a model is reported back to it."""
+    """`sample_clients` opens a round of the scheduler; `train` follows it to its end."""
 
     def __init__(
         self,
@@ -32,7 +33,8 @@ class ScheduledFedAvg(BaseFedAvg):
     def run(self) -> None:
         """Train: choose, send, report, aggregate."""
         policy = BSFL(alpha=self.alpha, tau_max=self.timeout_s)
-        self.scheduler = Scheduler(policy, cohort_size=self.num_clients)
+        plan = RoundPlan(cohort_size=self.num_clients, deadline_s=self.timeout_s)
+        self.rounds = Rounds(Scheduler(policy, cohort_size=self.num_clients), plan)
         model = self.load_model()
         model.start_round, model.total_rounds = self.start_round, self.num_rounds
         for t in range(self.start_round, self.start_round + self.num_rounds):
@@ -44,26 +46,24 @@ class ScheduledFedAvg(BaseFedAvg):
 
     def sample_clients(self, num_clients: int | None = None) -> list[str]:
         """Return the clients that the scheduler chooses of those that are connected."""
-        connected = [client.name for client in self.engine.get_clients()]
-        return self.scheduler.select(available=connected, cohort_size=num_clients)
+        return self.rounds.open([client.name for client in self.engine.get_clients()])
 
     def train(self, clients: list[str], model: FLModel) -> list[FLModel]:
-        """Send a model to clients, wait for their answers, and tell the scheduler."""
-        results, seen = [], {}
-        start = time.monotonic()
-
-        def hear(result: FLModel) -> None:
-            seen[result.meta["client_name"]] = time.monotonic() - start
-            results.append(result)
-
-        self.send_model(targets=clients, data=model, timeout=self.timeout_s, callback=hear)
-        while self.get_num_standing_tasks() and not self.abort_signal.triggered:
-            time.sleep(0.1)
-        waited = time.monotonic() - start
-        outcome = "timeout" if waited >= self.timeout_s else "failed"
-        missing = Observation(latency=waited, outcome=outcome)
-        self.scheduler.observe({client: seen.get(client, missing) for client in clients})
+        """Send a model to clients and return what they learned once the round is over."""
+        results: list[FLModel] = []  # filled by NVFlare's own thread
+        token = {client: (client, self.current_round) for client in clients}
+        self.rounds.sent(token)
+        self.send_model(
+            targets=clients, data=model, timeout=self.timeout_s, callback=results.append
+        )
+        while not self.rounds.is_over() and not self.abort_signal.triggered:
+            time.sleep(self.rounds.pause_s())
+            is_done = not self.get_num_standing_tasks()
+            self.rounds.hear({token[result.meta["client_name"]]: "ok" for result in results})
+            if is_done and not self.rounds.is_over():  # who has not answered by now will not
+                self.rounds.hear(dict.fromkeys(token.values(), "failed"))
+        closed = self.rounds.close()
         if self.state_path:
-            self.scheduler.save(self.state_path)
-        self.info(f"bsfl: {clients} in {waited:.1f} s")
+            self.rounds.scheduler.save(self.state_path)
+        self.info(f"bsfl: {clients} in {closed.duration_s:.1f} s")
         return results

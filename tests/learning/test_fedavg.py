@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bsfl.learning import shares
 from bsfl.learning.samples import Holdings
 from bsfl.learning.tasks import Local, image_task, linear_task
 from bsfl.randomness import stream
@@ -117,7 +118,8 @@ def flat(params):
 def three_rounds(task, cohorts, seed):
     params = task.init(seed)
     for t, cohort in enumerate(cohorts, 1):
-        params = task.train(params, cohort, t=t, seed=seed).params
+        updates = task.train(params, cohort, t=t, seed=seed)
+        params = task.aggregate(params, updates, shares([update.samples for update in updates]))
     return flat(params)
 
 

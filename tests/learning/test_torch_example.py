@@ -23,11 +23,14 @@ def test_training_is_deterministic_and_changes_nothing(example):
     start = task.init(0)
     before = {k: v.clone() for k, v in start.items()}
     first, again = (task.train(start, np.array([0, 1]), t=1, seed=0) for _ in range(2))
-    assert all(torch.equal(first.params[k], again.params[k]) for k in start)
-    assert all(torch.equal(before[k], start[k]) for k in start)
-    assert first.samples.tolist() == [30, 10]
-    alone = [task.train(start, np.array([k]), t=1, seed=0) for k in (0, 1)]
-    assert first.losses.tolist() == [a.losses[0] for a in alone]
+    for one, two in zip(first, again, strict=True):
+        assert all(torch.equal(one.params[k], two.params[k]) for k in start)
+    assert [(update.client, update.samples) for update in first] == [(0, 30), (1, 10)]
+    alone = [task.train(start, np.array([k]), t=1, seed=0)[0] for k in (0, 1)]
+    assert [update.loss for update in first] == [update.loss for update in alone]
+    average = task.aggregate(start, first, np.array([0.75, 0.25]))
     for k in start:
         expected = 0.75 * alone[0].params[k] + 0.25 * alone[1].params[k]
-        assert torch.allclose(first.params[k], expected, atol=1e-6)
+        assert torch.allclose(average[k], expected, atol=1e-6)
+    assert all(torch.equal(before[k], start[k]) for k in start)
+    assert task.aggregate(start, [], np.zeros(0)) is start

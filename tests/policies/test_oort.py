@@ -4,7 +4,7 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
-from rounds import context, losses_of, report
+from policy_rounds import context, losses_of, report
 
 from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput

@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from rounds import context, losses_of
+from policy_rounds import context, losses_of
 
 from bsfl import Scheduler
 from bsfl.errors import InvalidInput

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from rounds import context, report
+from policy_rounds import context, report
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import RbcsF

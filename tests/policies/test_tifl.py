@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rounds import context, report
+from policy_rounds import context, report
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import TiFL

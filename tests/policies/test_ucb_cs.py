@@ -4,7 +4,7 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
-from rounds import context, losses_of
+from policy_rounds import context, losses_of
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import UcbCs

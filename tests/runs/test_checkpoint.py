@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("jax", reason="training needs the extra sim")
 
+from bsfl.learning import shares
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.run import run_scenario
 from bsfl.scenario.scenario import parse_scenario
@@ -62,9 +63,10 @@ def play(task, path, rounds, save_every_s=0.0):
     kept = Checkpointed(counted, path, save_every_s)
     params, told = kept.init(0), []
     for t in range(1, rounds + 1):
-        result = kept.train(params, np.array([t % 10, (t + 3) % 10]), t=t, seed=0)
-        params = result.params
-        told.append((result.losses.tolist(), result.samples.tolist()))
+        updates = kept.train(params, np.array([t % 10, (t + 3) % 10]), t=t, seed=0)
+        samples = [update.samples for update in updates]
+        params = kept.aggregate(params, updates, shares(samples))
+        told.append(([(update.client, update.loss) for update in updates], samples))
         if t % 2 == 0:
             test = kept.evaluate(params)
             told.append((test.loss, test.accuracy, test.label_accuracy.tolist()))

@@ -129,6 +129,9 @@ def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
             trained.append(clients.tolist())
             return self.task.train(params, clients, **more)
 
+        def aggregate(self, *args):
+            return self.task.aggregate(*args)
+
         def evaluate(self, params):
             return self.task.evaluate(params)
 

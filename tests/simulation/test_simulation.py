@@ -6,9 +6,18 @@ import pytest
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini, participation
 from bsfl.fleet import Flaky, Fleet, Independent, Scaled, lognormal
+from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
 from bsfl.records import Report, RoundContext
-from bsfl.simulation import Objective, RegretMeter, growth_exponent, regret_bound, simulate
+from bsfl.rounds import RoundPlan
+from bsfl.simulation import (
+    Objective,
+    RegretMeter,
+    Training,
+    growth_exponent,
+    regret_bound,
+    simulate,
+)
 from bsfl.simulation.clock import run_round
 from bsfl.solvers import energy, solve_exhaustive
 
@@ -19,16 +28,40 @@ def fleet(k=12, seed=0, **more):
     return Fleet(**(settings | {"seed": seed} | more))
 
 
+def run(*cohort, latencies, **plan):
+    settings = {"cohort_size": max(len(cohort), 1), "deadline_s": 60.0} | plan
+    return run_round(np.array(cohort, dtype=int), np.array(latencies), RoundPlan(**settings))
+
+
 def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():
-    latencies = np.array([1.0, 5.0, 70.0, np.inf])
-    quick = run_round(np.array([0, 1]), latencies, tau_max=60.0)
+    latencies = [1.0, 5.0, 70.0, np.inf]
+    quick = run(0, 1, latencies=latencies)
     assert (quick.duration_s, quick.n_timeouts) == (5.0, 0)
-    late = run_round(np.array([1, 2, 3]), latencies, tau_max=60.0)
+    late = run(1, 2, 3, latencies=latencies)
     assert (late.duration_s, late.n_timeouts) == (60.0, 2)
     assert late.observations.latency.tolist() == [5.0, 60.0, 60.0]
     assert late.observations.outcome.tolist() == [0, 1, 1]
-    nobody = run_round(np.array([], dtype=int), latencies, tau_max=60.0)
+    nobody = run(latencies=latencies)
     assert nobody.duration_s == 60.0, "waiting for somebody to come takes time, too"
+
+
+def test_answers_at_the_deadline_are_in_time():
+    round_ = run(0, 1, 2, 3, latencies=[60.0, 60.0, np.nextafter(60.0, 61.0), 2.0])
+    assert (round_.duration_s, round_.n_timeouts) == (60.0, 1)
+    assert round_.observations.outcome.tolist() == [0, 0, 1, 0]
+
+
+def test_rounds_on_the_virtual_clock_follow_the_plan():
+    """Over-selection ends at the m-th answer, a quorum may come after the deadline."""
+    first_two = run(0, 1, 2, latencies=[9.0, 3.0, 5.0], cohort_size=2)
+    assert (first_two.duration_s, first_two.n_timeouts) == (5.0, 1)
+    ties = run(0, 1, 2, latencies=[5.0, 3.0, 5.0], cohort_size=2)
+    assert (ties.duration_s, ties.n_timeouts) == (5.0, 0)
+    for latencies, duration_s in (([1.0, 80.0, 80.0, 90.0], 80.0), ([1.0, 130.0, 99.0], 99.0)):
+        waited = run(*range(len(latencies)), latencies=latencies, quorum=2)
+        assert (waited.duration_s, waited.n_timeouts) == (duration_s, 1)
+    given_up = run(0, 1, latencies=[1.0, 130.0], quorum=2)
+    assert (given_up.duration_s, given_up.n_timeouts) == (120.0, 1)
 
 
 def test_the_clock_adds_up_what_the_fleet_drew():
@@ -88,13 +121,13 @@ def test_the_genie_has_no_regret():
     assert sum(r.regret for r in records) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_yardstick_follows_a_fleet_that_changes():
+def test_the_meter_follows_a_fleet_that_changes():
     k = 6
     factor = np.array([10.0, 1, 1, 1, 1, 1])
     world = fleet(k, latency=Scaled(lognormal(np.full(k, 5.0), np.zeros(k)), factor, at=3))
-    yardstick = RegretMeter(Objective(alpha=0.0), world)
+    meter = RegretMeter(Objective(alpha=0.0), world)
     regrets = [
-        yardstick.regret(np.array([0, 1]), RoundContext(t=t, available=np.arange(k), cohort_size=2))
+        meter.regret(np.array([0, 1]), RoundContext(t=t, available=np.arange(k), cohort_size=2))
         for t in (1, 2, 3, 4)
     ]
     # speeds 1/5 for all; from round 3 on client 0 needs 50 s
@@ -145,6 +178,42 @@ def test_policies_get_reports_and_no_truth():
 def test_a_cohort_larger_than_the_fleet_is_refused():
     with pytest.raises(InvalidInput, match="between 1 and the 12 clients of the fleet, got 13"):
         next(simulate(BSFL(), fleet(), cohort_size=13, rounds=1))
+
+
+class Constant:
+    """A task whose client k always brings home the number k, from 1 + k samples."""
+
+    n_clients, samples = 12, np.arange(1, 13)
+
+    def init(self, seed):
+        return 0.0
+
+    def train(self, params, clients, *, t, seed):
+        return [
+            Update(client=k, params=float(k), loss=0.1 * k, samples=1 + k) for k in clients.tolist()
+        ]
+
+    def aggregate(self, params, updates, weights):
+        return sum(w * u.params for w, u in zip(weights, updates, strict=True)) or params
+
+    def evaluate(self, params):
+        return Evaluation(loss=params)
+
+
+@pytest.mark.parametrize("weighting", ["samples", "equal"])
+def test_the_simulation_weighs_the_clients(weighting):
+    training = Training(Constant(), seed=0, weighting=weighting)
+    records = list(simulate(UniformRandom(), fleet(), cohort_size=3, rounds=5, training=training))
+    for record in records:
+        k = np.array(record.cohort)
+        weight = (1 + k) if weighting == "samples" else np.ones(3)
+        assert record.test_loss == pytest.approx((weight * k).sum() / weight.sum())
+        assert record.train_loss == pytest.approx(0.1 * k.mean())
+
+
+def test_how_clients_are_weighed_is_checked():
+    with pytest.raises(InvalidInput, match="weighting must be one of samples, equal, got 'loss'"):
+        Training(Constant(), seed=0, weighting="loss")
 
 
 def test_gini_by_hand():

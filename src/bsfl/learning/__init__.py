@@ -4,14 +4,6 @@
 with bsfl are in `bsfl.learning.tasks` and need the extra `sim`.
 """
 
-from bsfl.learning.task import (
-    WEIGHTINGS,
-    CohortResult,
-    Evaluation,
-    Params,
-    Task,
-    Weighting,
-    shares,
-)
+from bsfl.learning.task import WEIGHTINGS, Evaluation, Params, Task, Update, Weighting, shares
 
-__all__ = ["WEIGHTINGS", "CohortResult", "Evaluation", "Params", "Task", "Weighting", "shares"]
+__all__ = ["WEIGHTINGS", "Evaluation", "Params", "Task", "Update", "Weighting", "shares"]

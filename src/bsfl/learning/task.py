@@ -1,16 +1,17 @@
-"""What the simulator asks of a model: start, train a cohort, evaluate.
+"""What the simulator asks of a model: start, train a cohort, aggregate, evaluate.
 
 One round of federated averaging is
 
     params = task.init(seed)
-    result = task.train(params, cohort, t=t, seed=seed)
-    params = result.params
+    updates = task.train(params, cohort, t=t, seed=seed)
+    params = task.aggregate(params, updates, shares([update.samples for update in updates]))
     task.evaluate(params)
 
 `params` is whatever the task likes (a pytree, a state dict, a list of arrays): nobody else looks
 inside. A task holds the data of all clients, and a client is a number from 0 to n_clients - 1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -29,18 +30,20 @@ WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CohortResult:
-    """What a cohort brought home.
+class Update:
+    """What one client brought home.
 
     Attributes:
-        params: The average of the clients' models: the next global model.
-        losses: Each client's own mean loss over the samples it trained on, as it met them.
-        samples: How many samples each client holds.
+        client: Who.
+        params: Its own model.
+        loss: Its mean loss over the samples it trained on, as it met them.
+        samples: How many samples it holds.
     """
 
+    client: int
     params: Params
-    losses: FloatArray
-    samples: IntArray
+    loss: float
+    samples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +88,24 @@ class Task(Protocol):
         """Return the parameters of an untrained model."""
         ...
 
-    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> CohortResult:
-        """Train every client of a cohort from `params` and average what they learned.
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> Sequence[Update]:
+        """Train every client of a cohort from `params`; return what each one learned, in order.
 
         Args:
             params: The global model, which is not changed.
-            clients: Who trains; distinct. An empty cohort returns `params` itself.
+            clients: Who trains; distinct.
             t: The round, from 1.
             seed: Root of the shuffling and of the model's own noise, such as dropout.
+        """
+        ...
+
+    def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
+        """Return the weighted sum of the clients' models: the next global model.
+
+        Args:
+            params: The global model they started from; returned itself if there are no updates.
+            updates: What the clients learned.
+            weights: What each one weighs; their sum is 1.
         """
         ...
 
@@ -101,12 +114,12 @@ class Task(Protocol):
         ...
 
 
-def shares(samples: IntArray, weighting: Weighting = "samples") -> FloatArray:
+def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArray:
     """Return each client's share in the average: n_k / sum n ("samples") or 1 / m ("equal").
 
-    >>> shares(np.array([1, 3]))
+    >>> shares([1, 3])
     array([0.25, 0.75])
-    >>> shares(np.array([1, 3]), "equal")
+    >>> shares([1, 3], "equal")
     array([0.5, 0.5])
     """
     checks.one_of("weighting", weighting, WEIGHTINGS)

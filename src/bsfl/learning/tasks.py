@@ -12,16 +12,9 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports
 from bsfl.learning.samples import Holdings
-from bsfl.learning.task import (
-    WEIGHTINGS,
-    CohortResult,
-    Evaluation,
-    Weighting,
-    check_cohort,
-    shares,
-)
+from bsfl.learning.task import Evaluation, Update, check_cohort
 from bsfl.randomness import stream
-from bsfl.records import IntArray
+from bsfl.records import FloatArray, IntArray
 
 with optional_imports():
     import jax
@@ -51,7 +44,7 @@ EVALUATION_CHUNK = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
-    """How a client trains, and what its model weighs in the average.
+    """How a client trains.
 
     Attributes:
         batch_size: Samples in a step.
@@ -59,7 +52,6 @@ class Local:
         optimizer: "sgd" or "adam", started afresh in every round.
         learning_rate: Of the optimizer.
         momentum: Of sgd; 0 for none.
-        weighting: "samples": the average weighs clients by their data; "equal": all the same.
         workers: Clients that train at the same time; None: as many as there are cores. The
             results do not depend on it.
     """
@@ -69,13 +61,11 @@ class Local:
     optimizer: Optimizer = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.0
-    weighting: Weighting = "samples"
     workers: int | None = None
 
     def __post_init__(self) -> None:
         checks.natural("batch_size", self.batch_size)
         checks.natural("epochs", self.epochs)
-        checks.one_of("weighting", self.weighting, WEIGHTINGS)
         if self.workers is not None:
             checks.natural("workers", self.workers)
         optimizer(self.optimizer, learning_rate=self.learning_rate, momentum=self.momentum)
@@ -129,24 +119,30 @@ class JaxTask:
         """Return the parameters of an untrained model."""
         return self.learner.model.init(stream(seed, "model"))
 
-    def train(self, params: Layers, clients: IntArray, *, t: int, seed: int) -> CohortResult:
-        """Train every client of a cohort from `params` and average what they learned."""
+    def train(self, params: Layers, clients: IntArray, *, t: int, seed: int) -> list[Update]:
+        """Train every client of a cohort from `params`; return what each one learned, in order."""
         cohort = check_cohort(clients, self.n_clients)
         samples = self.holdings.start[cohort + 1] - self.holdings.start[cohort]
-        if len(cohort) == 0:
-            return CohortResult(params=params, losses=np.zeros(0), samples=samples)
 
         def train_one(client: int) -> tuple[Layers, jax.Array]:
             return self._train(params, self.x, self.y, *self._steps(client, t, seed))
 
-        total: Layers = jax.tree.map(jnp.zeros_like, params)
-        losses = []
         trained = on_every_core(train_one, cohort.tolist(), self._workers)
-        weights = shares(samples, self.local.weighting).astype(np.float32)
-        for (learned, loss), weight in zip(trained, weights, strict=True):
-            total = weighted_sum(total, learned, weight)
-            losses.append(float(loss))
-        return CohortResult(params=total, losses=np.array(losses), samples=samples)
+        return [
+            Update(client=client, params=learned, loss=float(loss), samples=n)
+            for client, n, (learned, loss) in zip(
+                cohort.tolist(), samples.tolist(), trained, strict=True
+            )
+        ]
+
+    def aggregate(self, params: Layers, updates: Sequence[Update], weights: FloatArray) -> Layers:
+        """Return the weighted sum of the clients' models: the next global model."""
+        if not updates:
+            return params
+        total: Layers = jax.tree.map(jnp.zeros_like, params)
+        for update, weight in zip(updates, weights.astype(np.float32), strict=True):
+            total = weighted_sum(total, update.params, weight)
+        return total
 
     def evaluate(self, params: Layers) -> Evaluation:
         """Return how good a model is on the test data."""

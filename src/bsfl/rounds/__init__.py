@@ -1,1 +1,20 @@
 """How a round is opened, followed and closed; knows neither a framework nor the simulator."""
+
+from bsfl.rounds.clock import SYSTEM, Clock, pause_s
+from bsfl.rounds.closed import ClosedRound
+from bsfl.rounds.invitations import Invitation, Invitations
+from bsfl.rounds.plan import RoundPlan
+from bsfl.rounds.round import Round
+from bsfl.rounds.rounds import Rounds
+
+__all__ = [
+    "SYSTEM",
+    "Clock",
+    "ClosedRound",
+    "Invitation",
+    "Invitations",
+    "Round",
+    "RoundPlan",
+    "Rounds",
+    "pause_s",
+]

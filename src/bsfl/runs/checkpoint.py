@@ -1,6 +1,7 @@
 """A task that keeps on disk what it trained, so that a cut run does not train it again."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 import bsfl
 from bsfl import statefile
 from bsfl.errors import StateFileError
-from bsfl.learning.task import CohortResult, Evaluation, Params, Task
+from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.records import FloatArray, IntArray
 
 SAVE_EVERY_S = 20.0
@@ -19,12 +20,12 @@ class Checkpointed:
     """A Task with parameters of the form {layer: {name: array}}, asked for rounds 1, 2, 3, ...
 
     A new one goes through the rounds that are on disk without training: it tells the losses and
-    evaluations of then, and returns the parameters with the last of them.
+    evaluations of then, without parameters, and has the model again after the last of them.
     """
 
     def __init__(self, task: Task, path: Path, save_every_s: float = SAVE_EVERY_S) -> None:
         self.task, self.path, self.save_every_s = task, path, save_every_s
-        self.t, self.saved_at = 0, time.monotonic()
+        self.t, self.n_on_disk, self.saved_at = 0, 0, time.monotonic()
         self.losses: list[FloatArray] = []
         self.evaluations: dict[int, Evaluation] = {}
         self.params: Params = None
@@ -45,20 +46,28 @@ class Checkpointed:
             self._load()
         return self.task.init(seed)
 
-    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> CohortResult:
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> Sequence[Update]:
         """Train a cohort, or tell what came of it when it was trained before."""
         if t > len(self.losses) + 1:
             raise ValueError(f"rounds must come in order: {t} after {len(self.losses)}")
-        if t > len(self.losses) and time.monotonic() - self.saved_at > self.save_every_s:
-            self._save(params)
         self.t = t
-        if t <= len(self.losses):
-            known = self.params if t == len(self.losses) else None
-            samples = self.samples[clients]
-            return CohortResult(params=known, losses=self.losses[t - 1], samples=samples)
-        result = self.task.train(params, clients, t=t, seed=seed)
-        self.losses.append(result.losses)
-        return result
+        if t <= self.n_on_disk:
+            told = zip(clients, self.losses[t - 1], self.samples[clients], strict=True)
+            return [
+                Update(client=int(client), params=None, loss=float(loss), samples=int(n))
+                for client, loss, n in told
+            ]
+        if time.monotonic() - self.saved_at > self.save_every_s:
+            self._save(params)
+        updates = self.task.train(params, clients, t=t, seed=seed)
+        self.losses.append(np.array([update.loss for update in updates]))
+        return updates
+
+    def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
+        """Return the next model; None as long as a later one is on disk."""
+        if self.t > self.n_on_disk:
+            return self.task.aggregate(params, updates, weights)
+        return self.params if self.t == self.n_on_disk else None
 
     def evaluate(self, params: Params) -> Evaluation:
         """Return how good the model is after the round that was asked for last."""
@@ -92,6 +101,7 @@ class Checkpointed:
             return
         ends = np.cumsum(arrays.pop("trained"))
         self.losses = np.split(arrays.pop("losses"), ends)[: len(ends)]
+        self.n_on_disk = len(ends)
         rows = arrays.pop("evaluations")
         self.evaluations = {
             t: _from_row(row) for t, row in zip(arrays.pop("evaluated").tolist(), rows, strict=True)

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports
 from bsfl.files import alone_in, replace_file
-from bsfl.learning.task import CohortResult, Evaluation, Params, Task
+from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policies import Policy
-from bsfl.records import IntArray, Report, RoundContext, RoundRecord
+from bsfl.records import FloatArray, IntArray, Report, RoundContext, RoundRecord
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.results import Results
 from bsfl.scenario.scenario import Scenario, at
@@ -97,11 +97,15 @@ class Untrained:
     def init(self, seed: int) -> Params:
         """Return no model."""
 
-    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> CohortResult:
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> list[Update]:
         """Return a loss for everyone, as real training would."""
-        return CohortResult(
-            params=params, losses=np.ones(len(clients)), samples=self.samples[clients]
-        )
+        return [
+            Update(client=k, params=params, loss=1.0, samples=int(self.samples[k]))
+            for k in clients.tolist()
+        ]
+
+    def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
+        """Return no model."""
 
     def evaluate(self, params: Params) -> Evaluation:
         """Return any number: nobody reads it."""

@@ -108,7 +108,6 @@ class LearningSpec:
             optimizer=self.optimizer,  # type: ignore[arg-type]
             learning_rate=self.learning_rate,
             momentum=self.momentum,
-            weighting=self.weighting,  # type: ignore[arg-type]
             workers=workers,
         )
 

@@ -103,7 +103,12 @@ class Scenario:
         seed += self.first_seed
         split = self.learning.deal(self.fleet.n_clients, seed)
         task = self.learning.task(split, seed, workers=workers)
-        return Training(task, seed, evaluate_every_s=self.learning.evaluate_every_s)
+        return Training(
+            task,
+            seed,
+            weighting=self.learning.weighting,  # type: ignore[arg-type]
+            evaluate_every_s=self.learning.evaluate_every_s,
+        )
 
     def policy(self, label: str, fleet: Fleet) -> Policy:
         """Return the policy with this label, for one world.

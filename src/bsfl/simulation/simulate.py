@@ -9,10 +9,11 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
-from bsfl.learning.task import Evaluation, Params, Task
+from bsfl.learning.task import WEIGHTINGS, Evaluation, Params, Task, Weighting, shares
 from bsfl.policies.base import Policy
 from bsfl.randomness import stream
 from bsfl.records import OK, FloatArray, Report, RoundContext, RoundRecord
+from bsfl.rounds import RoundPlan
 from bsfl.simulation.clock import run_round
 from bsfl.simulation.regret import Objective, RegretMeter
 
@@ -40,13 +41,14 @@ def simulate(
         objective: What regret is measured in; None: regret is not computed.
         training: What the cohorts train; None: they only take their time.
     """
-    if checks.natural("cohort_size", cohort_size) > fleet.n_clients:
+    plan = RoundPlan(cohort_size=cohort_size, deadline_s=fleet.tau_max)
+    if cohort_size > fleet.n_clients:
         raise InvalidInput(
             f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
             f"got {cohort_size}"
         )
     state = policy.init(fleet.n_clients)
-    yardstick = RegretMeter(objective, fleet) if objective else None
+    meter = RegretMeter(objective, fleet) if objective else None
     roster = fleet.roster
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
@@ -55,7 +57,7 @@ def simulate(
             t=t, available=fleet.available(t), cohort_size=cohort_size, roster=roster
         )
         cohort = policy.select(state, context, stream(seed, "policy", t))
-        outcome = run_round(cohort, fleet.latencies(t), tau_max=fleet.tau_max)
+        outcome = run_round(cohort, fleet.latencies(t), plan)
         clock_s += outcome.duration_s
         report = outcome.observations
         if training:
@@ -71,7 +73,7 @@ def simulate(
             duration_s=outcome.duration_s,
             clock_s=clock_s,
             n_timeouts=outcome.n_timeouts,
-            regret=yardstick.regret(cohort, context) if yardstick else None,
+            regret=meter.regret(cohort, context) if meter else None,
             train_loss=_mean(report.loss),
             test_loss=_or_infinite(test.loss) if test else None,
             test_accuracy=test.accuracy if test else None,
@@ -88,6 +90,7 @@ class Training:
         seed: Root of the training's randomness, the same for every policy.
         evaluate_every_s: Virtual seconds between two evaluations, the same for slow and for quick
             rounds; 0: after every round. The last round is always evaluated.
+        weighting: "samples": the average weighs clients by their data; "equal": all the same.
         params: The global model; None before the first round.
         due_s: Virtual time of the next evaluation.
     """
@@ -95,18 +98,24 @@ class Training:
     task: Task
     seed: int
     evaluate_every_s: float = 0.0
+    weighting: Weighting = "samples"
     params: Params = None
     due_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.one_of("weighting", self.weighting, WEIGHTINGS)
 
     def train(self, report: Report, t: int) -> Report:
         """Let those who answered in time train; return the report with their losses and sizes."""
         if self.params is None:
             self.params = self.task.init(self.seed)
         in_time = report.outcome == OK
-        result = self.task.train(self.params, report.clients[in_time], t=t, seed=self.seed)
-        self.params = result.params
+        updates = self.task.train(self.params, report.clients[in_time], t=t, seed=self.seed)
         loss, samples = report.loss.copy(), report.samples.copy()
-        loss[in_time], samples[in_time] = result.losses, result.samples
+        loss[in_time] = [update.loss for update in updates]
+        samples[in_time] = [update.samples for update in updates]
+        weights = shares(samples[in_time], self.weighting)
+        self.params = self.task.aggregate(self.params, updates, weights)
         return replace(report, loss=loss, samples=samples)
 
     def evaluate(self, clock_s: float, *, last: bool) -> Evaluation | None:

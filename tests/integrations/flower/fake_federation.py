@@ -5,12 +5,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 
-from fake_grid import FakeClock, FakeGrid
+from fake_grid import FakeGrid
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
 from bsfl import Scheduler, UniformRandom
 from bsfl.integrations.flower import Selected
+from fake_clock import FakeClock
 
 ARRAYS = ArrayRecord({"w": Array(np.zeros(2))})
 

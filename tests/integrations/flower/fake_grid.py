@@ -17,20 +17,6 @@ SUPERLINK = 1
 RAISED, EXPIRED, GONE = 2, 3, 5
 
 
-class FakeClock:
-    """Time that passes only when somebody sleeps."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        assert seconds > 0
-        self.now += seconds
-
-
 @dataclass
 class FakeNode:
     """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None for silence."""

@@ -39,9 +39,10 @@ def finish(deployment, run, probe, n_rounds, patience_s):
 def test_bsfl_learns_the_slow_ones(deployment, tmp_path):
     """Two of four clients sleep six seconds longer than the others.
 
-    Rounds of BSFL and of random selection take turns, so that a busy machine slows both alike. At
-    random 5 of 6 cohorts have a slow member (with this seed 7 of 8). For so few rounds BSFL trusts
-    its means: the paper's radius would still exceed the range of speeds.
+    What was learned shows in who trains with whom: a cohort of a slow and a fast client makes the
+    fast one wait. At random 4 of 6 cohorts are such (with this seed 4 of 8). For so few rounds BSFL
+    trusts its means: the paper's radius would still exceed the range of speeds. How long rounds
+    take is printed and not tested, as it depends on what else the machine has to do.
     """
     probe = Probe(tmp_path, slow_s=6.0, slow_share=0.5)
     common = {"cohort_size": 2, "min_clients": 4, "wait_s": 120.0}
@@ -61,6 +62,8 @@ def test_bsfl_learns_the_slow_ones(deployment, tmp_path):
     assert (len(learned), len(at_random)) == (15, 8)
     together = [note for note in learned[2:] if set(note["cohort"]) in (SLOW, FAST)]
     assert len(together) >= 10, "once everybody was met, slow clients go with slow ones"
+    by_chance = [note for note in at_random if set(note["cohort"]) in (SLOW, FAST)]
+    assert len(by_chance) <= 5, "10 of 13 by chance would come once in 600 times"
     bsfl_s, random_s = (
         statistics.mean(note["duration_s"] for note in notes) for notes in (learned, at_random)
     )
@@ -68,7 +71,6 @@ def test_bsfl_learns_the_slow_ones(deployment, tmp_path):
         f"\nmean round: bsfl {bsfl_s:.2f} s ({len(learned)} rounds), random {random_s:.2f} s "
         f"({len(at_random)} rounds), ratio {bsfl_s / random_s:.2f}"
     )
-    assert bsfl_s < random_s
 
 
 def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, tmp_path):

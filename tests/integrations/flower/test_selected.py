@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 
 from fake_federation import federation, start
-from fake_grid import FakeClock, FakeGrid, fleet
+from fake_grid import FakeGrid, fleet
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -21,6 +21,7 @@ from flwr.serverapp.strategy import (
 from bsfl import BSFL, Means, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients, StateFileError
 from bsfl.integrations.flower import Selected
+from fake_clock import FakeClock
 
 # --- an ordinary round ----------------------------------------------------------------------------
 

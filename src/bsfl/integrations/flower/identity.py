@@ -10,8 +10,8 @@ from flwr.serverapp import Grid
 
 from bsfl import checks
 from bsfl.clients import ClientId, clean_id
-from bsfl.integrations.flower.clock import Clock
-from bsfl.integrations.flower.invitations import is_lost
+from bsfl.integrations.flower.replies import is_lost
+from bsfl.rounds import Clock
 
 PARTITION_ID = "partition-id"
 Identity = Literal["partition-id", "node-id"] | Callable[[Any], ClientId]

@@ -1,4 +1,4 @@
-"""How long a client took, and what else its reply tells: numbers that are checked, not believed."""
+"""How long a client took: numbers that are checked, not believed."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from flwr.app import Message
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.replies import metric
 from bsfl.records import LATENCY_RANGE
 
 REPORTED_KEY = "duration-s"
@@ -48,17 +49,6 @@ class Stopwatch:
         if reported is None:
             return round_trip_s
         return min(max(reported, self.fastest_s), round_trip_s)
-
-
-def metric(reply: Message, key: str | None) -> float | None:
-    """Return a metric of a reply if one is wanted, is there, and is a finite number."""
-    if key is None:
-        return None
-    for record in reply.content.metric_records.values():
-        value: Any = record.get(key)
-        if isinstance(value, int | float) and math.isfinite(value):
-            return float(value)
-    return None
 
 
 def _checked(client: ClientId, seconds: Any) -> float:

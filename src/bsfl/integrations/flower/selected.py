@@ -12,15 +12,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.clock import SYSTEM, Clock
+from bsfl.integrations.flower.federation import Federation
 from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
 from bsfl.integrations.flower.identity import Directory, Identity, check_identity
-from bsfl.integrations.flower.invitations import Invitations
 from bsfl.integrations.flower.latency import Latency, Stopwatch, check_latency
 from bsfl.integrations.flower.limits import Limits
 from bsfl.integrations.flower.refusals import PRIVACY_REASON, check_strategy
-from bsfl.integrations.flower.rounds import Rounds
 from bsfl.integrations.flower.summary import RoundSummary
+from bsfl.rounds import SYSTEM, Clock, Rounds
 from bsfl.scheduler import Scheduler
 
 _LOG = logging.getLogger("flwr")
@@ -104,7 +103,7 @@ class Selected(Strategy):
         self._loss_key = loss_key
         self._identity, self._latency = check_identity(identity), check_latency(latency)
         self._clock: Clock = SYSTEM
-        self._run: Rounds | None = None
+        self._run: Federation | None = None
         self._is_running = False
         self._server_round = 0
 
@@ -123,15 +122,13 @@ class Selected(Strategy):
         finally:
             self._is_running = False
 
-    def _new_run(self, grid: Grid) -> Rounds:
-        return Rounds(
-            scheduler=self.scheduler,
+    def _new_run(self, grid: Grid) -> Federation:
+        return Federation(
+            rounds=Rounds(self.scheduler, self.limits, clock=self._clock),
             limits=self.limits,
             grid=grid,
             directory=Directory(self._identity, self._clock),
             stopwatch=Stopwatch(self._latency),
-            invitations=Invitations(grid, self._clock),
-            clock=self._clock,
             samples_key=getattr(self.strategy, "weighted_by_key", None),
             loss_key=self._loss_key,
         )
@@ -190,7 +187,7 @@ class Selected(Strategy):
         _LOG.info(summary.line())
         return replies
 
-    def _started(self) -> Rounds:
+    def _started(self) -> Federation:
         """Return the run that `start` began; other loops know nothing of deadlines."""
         if self._run is None or not self._is_running:
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Time as the plug-in reads it: monotonic, on the server alone."""
+"""Time as rounds are measured in: monotonic, on the server alone."""
 
 import math
 import time

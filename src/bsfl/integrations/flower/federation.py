@@ -1,0 +1,154 @@
+"""One run of a federation: who is there, messages out, replies in. `bsfl.rounds` does the rest."""
+
+import logging
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from bsfl.clients import ClientId
+from bsfl.errors import NotEnoughClients
+from bsfl.integrations.flower.identity import Directory
+from bsfl.integrations.flower.latency import Stopwatch
+from bsfl.integrations.flower.limits import Limits
+from bsfl.integrations.flower.replies import metric, outcome_of
+from bsfl.integrations.flower.summary import RoundSummary
+from bsfl.records import Observation
+from bsfl.rounds import Rounds, pause_s
+
+_LOG = logging.getLogger("flwr")
+
+
+@dataclass(slots=True, kw_only=True)
+class Federation:
+    """Everything that one run of a federation has to remember.
+
+    Replies are matched by the message they answer. Their sender cannot be relied on: the SuperLink
+    itself answers for clients that are gone.
+
+    Attributes:
+        rounds: Chooses, waits and tells the scheduler; invitations go by the ids of messages.
+        limits: How many clients a round needs, and the numbers of a round.
+        grid: The federation.
+        directory: Who is behind the nodes.
+        stopwatch: Turns replies into latencies.
+        samples_key: Metric with a client's number of samples, None if there is none.
+        loss_key: Metric with a client's loss, None if there is none.
+        cohort: The clients of this round by their nodes.
+        working: The nodes of the messages that are on their way.
+    """
+
+    rounds: Rounds[str]
+    limits: Limits
+    grid: Grid
+    directory: Directory
+    stopwatch: Stopwatch
+    samples_key: str | None = None
+    loss_key: str | None = None
+    cohort: dict[int, ClientId] = field(default_factory=dict)
+    working: dict[str, int] = field(default_factory=dict)
+
+    # --- choosing -------------------------------------------------------------------------------
+
+    def choose(self) -> list[int]:
+        """Start a round: wait until there are clients, return the nodes of those chosen."""
+        node_of = self._wait_for_clients()
+        self.cohort = {node_of[client]: client for client in self.rounds.open(set(node_of))}
+        return list(self.cohort)
+
+    def _wait_for_clients(self) -> dict[ClientId, int]:
+        """Return the nodes of all clients that can be invited, as soon as there are enough."""
+        clock, limits, invitations = self.rounds.clock, self.limits, self.rounds.invitations
+        start = clock.monotonic()
+        n_before = -1
+        while True:
+            self._listen()
+            online = set(self.grid.get_node_ids())
+            self.directory.update(self.grid, online)
+            clients = self.directory.clients(online)
+            busy = {self.working[message] for message in invitations.tokens}
+            free = {client: node for client, node in clients.items() if node not in busy}
+            is_enough = len(clients) >= limits.min_clients and len(free) >= limits.min_free
+            now = clock.monotonic()
+            is_late = now - start >= limits.wait_s
+            if is_enough and (is_late or not self.directory.is_waiting(online)):
+                return free
+            too_few_without_stragglers = len(clients) < limits.min_clients
+            if is_late and (too_few_without_stragglers or now >= invitations.settled_at):
+                raise self._too_few(now - start, online, clients, free)
+            if n_before != (n_before := len(clients)):
+                _LOG.info(
+                    "bsfl: waiting; %d of %d nodes have said who they are, at least %d must",
+                    n_before,
+                    len(online),
+                    limits.min_clients,
+                )
+            clock.sleep(pause_s(clock.monotonic() - start))
+
+    def _too_few(
+        self,
+        waited_s: float,
+        online: Collection[int],
+        clients: Collection[ClientId],
+        free: Collection[ClientId],
+    ) -> NotEnoughClients:
+        limits, n_named = self.limits, self.directory.n_named(online)
+        shared = f" as {len(clients)} clients" if len(clients) < n_named else ""
+        return NotEnoughClients(
+            f"waited {waited_s:.0f} s for {limits.min_clients} clients "
+            f"({limits.min_free} of them free): {len(online)} nodes are connected, "
+            f"{n_named} have said who they are{shared}, {len(free)} are free"
+        )
+
+    # --- the exchange ---------------------------------------------------------------------------
+
+    def exchange(
+        self, server_round: int, messages: list[Message], timeout: float | None
+    ) -> tuple[list[Message], RoundSummary]:
+        """Send a round's messages; return the replies to aggregate once the round is over."""
+        start = self.rounds.clock.monotonic()
+        sent = self._send(messages, self.limits.expiry_s(timeout))
+        self.rounds.sent(sent, at=start, timeout_s=timeout)
+        mine = set(sent.values())
+        replies: dict[str, Message] = {}
+        while True:
+            replies |= {token: r for token, r in self._listen().items() if token in mine}
+            if self.rounds.is_over():
+                break
+            self.rounds.clock.sleep(self.rounds.pause_s())
+        closed = self.rounds.close()
+        trained = [replies[sent[client]] for client in closed.kept]
+        errors = [reply for reply in replies.values() if reply.has_error()]
+        return trained + errors, RoundSummary(server_round=server_round, **asdict(closed))
+
+    def _send(self, messages: list[Message], lifetime_s: float) -> dict[ClientId, str]:
+        """Send messages to the cohort; return the ids of those that went out by their clients."""
+        for message in messages:
+            message.metadata.ttl = lifetime_s
+        went_out = set(self.grid.push_messages(messages))
+        nodes = {m.metadata.message_id: m.metadata.dst_node_id for m in messages}
+        on_their_way = {token: self.working[token] for token in self.rounds.invitations.tokens}
+        self.working = on_their_way | {token: nodes[token] for token in went_out}
+        return {self.cohort[node]: token for token, node in nodes.items() if token in went_out}
+
+    def _listen(self) -> dict[str, Message]:
+        """Hear what came in, for this round and for earlier ones; return the replies."""
+        waiting = self.rounds.invitations.tokens
+        pulled = self.grid.pull_messages(waiting) if waiting else ()
+        replies = {reply.metadata.reply_to_message_id: reply for reply in pulled}
+        self.rounds.hear({token: self._observation(token, r) for token, r in replies.items()})
+        return replies
+
+    def _observation(self, token: str, reply: Message) -> Observation:
+        """Return what a reply shows."""
+        invitation = self.rounds.invitations[token]
+        round_trip_s = self.rounds.invitations.waited_s(invitation)
+        if reply.has_error():
+            return Observation(latency=round_trip_s, outcome=outcome_of(reply))
+        n_samples = metric(reply, self.samples_key) or 0
+        return Observation(
+            latency=self.stopwatch.latency(invitation.client, reply, round_trip_s),
+            loss=metric(reply, self.loss_key),
+            samples=int(n_samples) if n_samples >= 1 else None,
+        )

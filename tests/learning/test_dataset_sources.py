@@ -45,7 +45,7 @@ def known(monkeypatch):
     """Put an entry in the catalogue in place of the real one."""
 
     def put(entry):
-        monkeypatch.setitem(CATALOGUE, entry.name, entry)
+        monkeypatch.setitem(CATALOGUE.known, entry.name, entry)
         return entry
 
     return put

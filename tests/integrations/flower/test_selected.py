@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import (
     FedProx,
 )
 
-from bsfl import BSFL, Means, Scheduler, UniformRandom
+from bsfl import BSFL, Means, Oort, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients, StateFileError
 from bsfl.integrations.flower import Selected
 from fake_clock import FakeClock
@@ -294,3 +294,10 @@ def test_it_wraps_once():
     selected, _ = federation(fleet(1, 1))
     with pytest.raises(InvalidInput, match="strategy is wrapped already"):
         Selected(selected, Scheduler(UniformRandom(), cohort_size=2))
+
+
+def test_a_policy_that_needs_losses_is_refused_before_the_first_round():
+    for policy in (Oort(), BSFL(generalization="loss")):
+        with pytest.raises(InvalidInput, match="needs the loss of every client that trains; name"):
+            Selected(FedAvg(), Scheduler(policy, cohort_size=2))
+        Selected(FedAvg(), Scheduler(policy, cohort_size=2), loss_key="train_loss")

@@ -1,4 +1,4 @@
-"""Strategies that cannot be wrapped, each with the reason."""
+"""Strategies that cannot be wrapped and policies that cannot be served, with the reason."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from flwr.serverapp.strategy import (
 )
 
 from bsfl.errors import InvalidInput
+from bsfl.requirements import LOSS, needs_of
 
 DIFFERENTIAL_PRIVACY = (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -40,4 +41,13 @@ def check_strategy(strategy: Any) -> None:
     if getattr(strategy, "fraction_train", 1.0) == 0.0:
         raise InvalidInput(
             f"fraction_train of {type(strategy).__name__} must not be 0: nobody would train"
+        )
+
+
+def check_needs(policy: Any, loss_key: str | None) -> None:
+    """Raise InvalidInput if a policy needs losses and nobody says where clients report them."""
+    if needs_of(policy) >= LOSS and loss_key is None:
+        raise InvalidInput(
+            f"{type(policy).__name__} needs the loss of every client that trains; name the metric "
+            "in which clients report it, such as Selected(..., loss_key='train_loss')"
         )

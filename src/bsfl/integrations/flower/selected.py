@@ -17,7 +17,7 @@ from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
 from bsfl.integrations.flower.identity import Directory, Identity, check_identity
 from bsfl.integrations.flower.latency import Latency, Stopwatch, check_latency
 from bsfl.integrations.flower.limits import Limits
-from bsfl.integrations.flower.refusals import PRIVACY_REASON, check_strategy
+from bsfl.integrations.flower.refusals import PRIVACY_REASON, check_needs, check_strategy
 from bsfl.integrations.flower.summary import RoundSummary
 from bsfl.rounds import SYSTEM, Clock, Rounds
 from bsfl.scheduler import Scheduler
@@ -84,6 +84,7 @@ class Selected(Strategy):
         if not isinstance(scheduler, Scheduler):
             raise InvalidInput(f"scheduler must be a bsfl.Scheduler, got {scheduler!r}")
         check_strategy(strategy)
+        check_needs(scheduler.policy, loss_key)
         if isinstance(strategy, Selected):
             raise InvalidInput("strategy is wrapped already; wrap it in Selected once")
         self.strategy = strategy

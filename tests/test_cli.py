@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bsfl.cli.app import app
+from bsfl.extras import EXTRA_OF, pip_line
 from bsfl.policies import POLICIES
-from bsfl.studies.paper import FIGURES, STUDIES, figure_scenario
+from bsfl.studies import FIGURES, PAPER_SCENARIOS, STUDIES
 from small_scenario import SMALL
 
 CAPTURED = {"capture_output": True, "text": True}
@@ -45,14 +46,15 @@ def test_lists():
     listed = bsfl("policies").output
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in POLICIES)
     listed = bsfl("scenarios").output
-    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in FIGURES)
+    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in PAPER_SCENARIOS)
+    assert f"bsfl reproduce: {', '.join((*PAPER_SCENARIOS, *FIGURES))}" in listed
 
 
 def test_run_writes_everything_and_report_writes_it_again(study):
     result = bsfl("run", "study.toml", "--seeds", "2", "--jobs", "1", "--out", "out")
     assert result.exit_code == 0, result.output
     assert "K = 12, m = 3, 30 rounds, 2 seeds" in result.output
-    assert re.search(r"plain .* 1\.00 ± 0\.00 ", result.output)
+    assert re.search(r"plain .* 1\.00\s±\s0\.00 ", result.output)
     for name in (
         "summary.json",
         "manifest.json",
@@ -69,13 +71,10 @@ def test_run_writes_everything_and_report_writes_it_again(study):
 
 
 def test_every_figure_has_a_source():
-    for name in FIGURES:
-        scenario = figure_scenario(name, quick=True)
-        assert (scenario is None) == (name in STUDIES)
-        assert scenario is None or (scenario.name, scenario.seeds) == (
-            name,
-            1 if scenario.learning else 3,
-        )
+    assert set(FIGURES) < set(STUDIES)
+    for name in PAPER_SCENARIOS:
+        scenario = STUDIES.make("scenario", name=name).scenario(quick=True)
+        assert (scenario.name, scenario.seeds) == (name, 1 if scenario.learning else 3)
 
 
 @pytest.mark.parametrize("name", ["annealing-graph", "generalization"])
@@ -143,13 +142,95 @@ def test_ctrl_c_says_how_to_go_on(study):
     assert "stopped; what is done is kept. To go on: bsfl run study.toml --jobs 2 --out out" in said
 
 
-@pytest.mark.parametrize(
-    ("package", "extra"), [("typer", "cli"), ("joblib", "sim"), ("matplotlib", "plots")]
-)
-def test_a_missing_extra_names_the_pip_line(package, extra):
-    code = f"import sys; sys.modules[{package!r}] = None; from bsfl.cli import main; main()"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode == 1
-    assert run.stderr == (
-        f"error: this needs {package}, which is not installed; run: pip install 'bsfl[{extra}]'\n"
+def without(packages, *words):
+    """Run bsfl in a process that lacks packages."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n"
+        f"from bsfl.cli import main; sys.argv = ['bsfl', *{words!r}]; main()"
     )
+    return subprocess.run([sys.executable, "-c", code], **CAPTURED)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "words"),
+    [
+        ("typer", "cli", ["policies"]),
+        ("joblib", "sim", ["run", "phones"]),
+        ("matplotlib", "plots", ["reproduce", "generalization"]),
+        ("plotly", "plots", ["report", "."]),
+    ],
+)
+def test_a_missing_extra_is_asked_for_by_the_command_that_needs_it(package, extra, words, tmp_path):
+    done = without([package], *words)
+    assert done.returncode in (1, 2)
+    said = f"error: this needs {package}, which is not installed; run: {pip_line(extra)}\n"
+    assert done.stderr == said
+    assert "pyproject.toml" in os.listdir(re.search(r"-e '(.*)\[", said)[1]), "works in a clone"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["policies"], ["scenarios"], ["tune", "--help"]])
+def test_the_command_line_alone_is_enough_to_look_around(words):
+    others = [package for package, extra in EXTRA_OF.items() if extra != "cli"]
+    done = without(others, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout) > 10
+
+
+OWN = """
+from dataclasses import dataclass
+import numpy as np
+
+@dataclass
+class Counts:
+    chosen: np.ndarray
+
+@dataclass(frozen=True)
+class LeastServed:
+    \"\"\"The clients chosen least so far.\"\"\"
+
+    def init(self, n_clients):
+        return Counts(np.zeros(n_clients, dtype=int))
+
+    def select(self, state, context, rng):
+        order = np.argsort(state.chosen[context.available], kind="stable")
+        return np.sort(context.available[order[: context.cohort_size]])
+
+    def observe(self, state, context, report):
+        state.chosen[report.chosen] += 1
+"""
+
+
+def test_a_policy_in_a_file_plays_reports_and_resumes(study):
+    (study / "mine.py").write_text(OWN)
+    words = ["run", "study.toml", "--out", "out", "--jobs", "2"]
+    assert bsfl(*words).exit_code == 0
+    played = {p: p.read_bytes() for p in study.rglob("*.records")}
+    words += ["--policy", "mine.py:LeastServed"]
+    result = bsfl(*words)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"LeastServed .* 0\.93 ", result.output), "7 of 7.5 rounds"
+    assert "LeastServed" in (study / "out" / "report.html").read_text()
+    assert {p: p.read_bytes() for p in played} == played, "a folder gains policies"
+    (own, *_) = sorted((study / "out" / "runs" / "LeastServed").glob("*.records"))
+    whole = own.read_bytes()
+    own.write_bytes(whole[: len(whole) // 2])
+    assert bsfl(*words).exit_code == 0
+    assert own.read_bytes() == whole
+    assert bsfl("report", "out").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("mine.py:Nobody", "mine.py has no 'Nobody'; did you mean"),
+        ("other.py:Rule", "there is no file"),
+        ("bsfll", "unknown policy 'bsfll'; did you mean 'bsfl'?"),
+        ("oort", "[policies.oort]: this policy needs losses, which nobody reports"),
+    ],
+)
+def test_a_policy_that_cannot_play_is_refused_before_anything_runs(study, policy, message):
+    (study / "mine.py").write_text(OWN.replace("LeastServed", "Nobodies"))
+    result = bsfl("run", "study.toml", "--policy", policy, "--out", "out")
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not (study / "out").exists()

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bsfl.errors import MissingExtra
@@ -24,6 +25,13 @@ EXTRA_OF = {
 }
 
 
+def pip_line(extra: str) -> str:
+    """Return the command that installs an extra, from the clone if this is one."""
+    clone = Path(__file__).parents[2]
+    is_clone = (clone / "pyproject.toml").is_file()
+    return f"pip install -e '{clone}[{extra}]'" if is_clone else f"pip install 'bsfl[{extra}]'"
+
+
 @contextmanager
 def optional_imports() -> Iterator[None]:
     """Turn a missing optional package into an error that holds the pip line."""
@@ -33,9 +41,8 @@ def optional_imports() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
-        extra = EXTRA_OF[package]
         raise MissingExtra(
-            f"this needs {package}, which is not installed; run: pip install 'bsfl[{extra}]'"
+            f"this needs {package}, which is not installed; run: {pip_line(EXTRA_OF[package])}"
         ) from None
 
 

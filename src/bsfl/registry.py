@@ -13,6 +13,7 @@ of a thing is a table with its name as `kind`: `index = {kind = "lognormal", qua
 
 import importlib.util
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
@@ -40,18 +41,19 @@ class Registry(Mapping[str, T]):
 
     Args:
         what: What such a thing is called in messages, such as "policy".
-        known: What comes with bsfl.
+        known: What comes with bsfl, or "module:name" for what is imported when it is asked for.
         group: Entry points of other packages that belong here; None: there are none.
     """
 
-    def __init__(self, what: str, known: Mapping[str, T], *, group: str | None = None) -> None:
+    def __init__(self, what: str, known: Mapping[str, Any], *, group: str | None = None) -> None:
         self.what, self.known, self.group = what, dict(known), group
 
     # --- names ----------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> T:
         if name in self.known:
-            return self.known[name]
+            known: T | str = self.known[name]
+            return pkgutil.resolve_name(known) if isinstance(known, str) else known
         if name in self._installed:
             thing: T = self._installed[name].load()
             return thing

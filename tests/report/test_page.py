@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bsfl.report import write_report
-from bsfl.report.data_figure import shown_counts
+from bsfl.report import scenario_findings
 from bsfl.report.learned import learned_speeds
+from bsfl.report.scenario import shown_counts
 from bsfl.runs.run import run_scenario
 from bsfl.scenario.scenario import parse_scenario
 
@@ -37,7 +37,7 @@ def results(tmp_path_factory):
     }
     scenario = parse_scenario(content, name="page", file="page.toml")
     results = run_scenario(scenario, tmp_path_factory.mktemp("page"), jobs=1)
-    write_report(results)
+    scenario_findings(results).write(results.folder)
     return results
 
 
@@ -56,8 +56,8 @@ def test_the_page_holds_everything_and_loads_nothing(page):
     Addresses().feed(page)
     assert Addresses.found == []
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert outside.count("<figure>") == 6, "time, regret, Lorenz, two heat maps, speeds"
-    for word in ("virtual time", "&quot;n_clients&quot;: 12", "numpy"):
+    assert outside.count("<figure>") == 5, "time, regret, two heat maps, speeds"
+    for word in ("virtual seconds", "&quot;n_clients&quot;: 12", "numpy"):
         assert word in outside
 
 
@@ -88,7 +88,7 @@ def test_a_browser_draws_the_page_without_errors(results, tmp_path):
     )
     said = [line for line in run.stderr.splitlines() if "CONSOLE" in line]
     assert said == []
-    assert len(re.findall(r'class="plot-container', run.stdout)) == 6
+    assert len(re.findall(r'class="plot-container', run.stdout)) == 5
     assert "<img src=" not in run.stdout, "the title was taken for markup"
 
 
@@ -126,7 +126,7 @@ def test_the_page_shows_how_the_data_was_dealt(tmp_path):
         "policies": {"random": {}},
     }
     scenario = parse_scenario(content, name="uneven", file="uneven.toml")
-    write_report(run_scenario(scenario, tmp_path, jobs=1))
+    scenario_findings(run_scenario(scenario, tmp_path, jobs=1)).write(tmp_path)
     split = scenario.learning.deal(12, seed=0)
     page = (tmp_path / "report.html").read_text()
     assert f"12 clients hold {split.sizes.min():,} to {split.sizes.max():,} samples" in page

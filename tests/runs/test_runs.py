@@ -15,10 +15,11 @@ from rich.console import Console
 
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import summarise
-from bsfl.cli.tables import summary_table
+from bsfl.analysis.tables import summary_table
+from bsfl.cli.tables import drawn
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini
-from bsfl.report import write_report
+from bsfl.report import scenario_findings
 from bsfl.runs import run as runner
 from bsfl.runs.results import Results, open_results
 from bsfl.runs.run import run_scenario
@@ -113,7 +114,7 @@ def test_unfinished_results_are_not_summarised(tmp_path):
 
 
 def test_the_summary_by_hand(finished):
-    summary = summarise(open_results(finished.folder))
+    summary = summarise(open_results(finished.folder)).as_json()
     row = summary["policies"]["bsfl"]
     clock = [finished.run_file("bsfl", s).read()["clock_s"][-1] for s in range(2)]
     base = [finished.run_file("plain", s).read()["clock_s"][-1] for s in range(2)]
@@ -268,5 +269,7 @@ def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
 )
 def test_odd_scenarios_can_be_reported(tmp_path, changes):
     results = run_scenario(parse(**changes), tmp_path, jobs=1)
-    json.dumps(write_report(results), allow_nan=False)
-    Console(file=io.StringIO()).print(summary_table(summarise(results)))
+    findings = scenario_findings(results)
+    findings.write(tmp_path)
+    json.dumps(findings.numbers, allow_nan=False)
+    Console(file=io.StringIO()).print(drawn(summary_table(summarise(results), "selection")))

@@ -1,13 +1,15 @@
 """Ablations on shrunken scenarios: the arithmetic of every column."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 
+from bsfl.analysis.statistics import at_same_gini
+from bsfl.fairness import gini
+from bsfl.report import paper
+from bsfl.runs.run import run_scenario
 from bsfl.scenario.scenario import find_scenario, parse_scenario
-from bsfl.studies import ablations as ab
-from bsfl.studies.radius_figure import radius_figure
+from bsfl.studies import ABLATIONS, STUDIES, ablations, floor, radius
+from bsfl.studies.study import Effort
 
 
 def shrunken(name):
@@ -24,22 +26,29 @@ def shrunken(name):
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    monkeypatch.setattr(ab, "find_scenario", shrunken)
-    monkeypatch.setattr(ab, "FLOOR_ROUNDS", 60)
+    monkeypatch.setattr(ablations, "find_scenario", shrunken)
+    monkeypatch.setattr(floor, "FLOOR_ROUNDS", 60)
 
     def run(name):
-        rows_of = ab.ABLATIONS[name].rows
-        found = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
-        again = ab.run_ablation(name, tmp_path, jobs=1, watch=lambda _: nullcontext())
-        assert tuple(found) == ab.ABLATIONS[name].scenarios
-        assert rows_of(found) == rows_of(again)
-        return rows_of(found), found
+        made = STUDIES.make(name)
+        found = made.run(tmp_path, Effort(jobs=1))
+        again = made.play(tmp_path, Effort(jobs=1))
+        assert tuple(found) == made.scenarios
+        rows = made.rows(found)
+        (table,) = again.tables
+        assert [line[0] for line in table.rows] == [next(iter(row.values())) for row in rows]
+        assert table.columns == list(rows[0])
+        return rows, found
 
     return run
 
 
+def test_all_ablations_are_studies():
+    assert all(issubclass(STUDIES[name], ablations.Ablation) for name in ABLATIONS)
+
+
 def check_radius_figure(found):
-    fronts, regrets = np.reshape(radius_figure(found).axes, (2, 3))
+    fronts, regrets = np.reshape(paper.draw(radius.radius_plot(found)).axes, (2, 3))
     indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
     for axes, results in zip(fronts, found.values(), strict=True):
         lines = {line.get_label(): line.get_xydata() for line in axes.lines}
@@ -47,7 +56,9 @@ def check_radius_figure(found):
         expected = sorted(
             np.mean([(g, t / 30) for t, g in seeds], axis=0).tolist()
             for alpha in (1, 5, 20, 100)
-            for seeds in [[ab.late(r, results.scenario) for r in results.records(f"cucb-{alpha}")]]
+            for seeds in [
+                [radius.late(r, results.scenario) for r in results.records(f"cucb-{alpha}")]
+            ]
         )
         np.testing.assert_allclose(lines["cucb"], expected)
     for axes, results in zip(regrets, found.values(), strict=True):
@@ -67,19 +78,19 @@ def test_radius(study):
 
         def late(label, seed=seed):
             records = results.records(label)[seed]
-            assert ab.left_out(results.scenario) == 30
+            assert radius.left_out(results.scenario) == 30
             rest = records["cohort"][30:]
             counts = np.bincount(rest.ravel(), minlength=20)
-            return records["duration_s"][30:].sum(), ab.gini(counts)
+            return records["duration_s"][30:].sum(), gini(counts)
 
         front = [late(k) for k in results.scenario.policies if k.startswith("genie")]
         time_s, uneven = late("paper-1")
-        ratios.append(time_s / ab.at_same_gini(front, uneven))
+        ratios.append(time_s / at_same_gini(front, uneven))
         early.append(results.records("paper-1")[seed]["duration_s"][:30].sum())
-    assert first["time over genie at this Gini"]["mean"] == pytest.approx(np.mean(ratios))
-    assert first["exploration (s)"]["mean"] == pytest.approx(np.mean(early))
+    assert first["time over genie at this Gini"].mean == pytest.approx(np.mean(ratios))
+    assert first["exploration (s)"].mean == pytest.approx(np.mean(early))
     regret = {r["index"]: r["regret over the paper's"] for r in rows if r["fleet"] == "phones"}
-    assert regret["paper-5"]["mean"] == 1.0
+    assert regret["paper-5"].mean == 1.0
     assert regret["cucb-5"] is not None
     assert regret["cucb-1"] is None, "regret is measured in the objective's alpha"
     check_radius_figure(found)
@@ -88,7 +99,7 @@ def test_radius(study):
 def test_drift(study):
     rows, found = study("drift")
     by = {row["policy"]: row for row in rows}
-    assert by["stationary"]["lost, over stationary"]["mean"] == 1.0
+    assert by["stationary"]["lost, over stationary"].mean == 1.0
     lost = [
         d["duration_s"][30:].sum() - s["duration_s"][30:].sum()
         for d, s in zip(
@@ -97,10 +108,10 @@ def test_drift(study):
             strict=True,
         )
     ]
-    assert by["windowed"]["lost by the change (s)"]["mean"] == pytest.approx(np.mean(lost))
+    assert by["windowed"]["lost by the change (s)"].mean == pytest.approx(np.mean(lost))
     steady = [r["duration_s"][:30].sum() for r in found["ablation-steady"].records("windowed")]
     after = [r["duration_s"][30:].sum() for r in found["ablation-drift"].records("windowed")]
-    assert by["windowed"]["after, over starting afresh"]["mean"] == pytest.approx(
+    assert by["windowed"]["after, over starting afresh"].mean == pytest.approx(
         np.mean(np.array(after) / steady)
     )
     # before the change both worlds are the same
@@ -113,30 +124,30 @@ def test_drift(study):
 def test_round_times_are_compared_with_random(study, name):
     rows, found = study(name)
     by = {row["policy"]: row for row in rows}
-    assert by["random"]["over random"]["mean"] == 1.0
+    assert by["random"]["over random"].mean == 1.0
     (results,) = found.values()
     label = list(by)[1]
     ratio = [
         own["duration_s"].mean() / base["duration_s"].mean()
         for own, base in zip(results.records(label), results.records("random"), strict=True)
     ]
-    assert by[label]["over random"]["mean"] == pytest.approx(np.mean(ratio))
+    assert by[label]["over random"].mean == pytest.approx(np.mean(ratio))
     if name == "jitter":
-        assert by["means-20"]["over means"]["mean"] == 1.0
+        assert by["means-20"]["over means"].mean == 1.0
         assert by["random"]["over means"] is None
 
 
 def test_floor(study):
     rows, _ = study("floor")
-    assert len(rows) == 4 * len(ab.FLOOR_FLEETS)
+    assert len(rows) == 4 * len(floor.FLOOR_FLEETS)
     for row in rows:
-        assert 0 <= row["least share"]["mean"] <= 1
+        assert 0 <= row["least share"].mean <= 1
 
 
 def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):
-    monkeypatch.setattr(ab, "FLOOR_ROUNDS", 60)
-    scenario = ab.with_floors(shrunken("phones-iid"))
-    results = ab.run_scenario(scenario, tmp_path, jobs=1)
+    monkeypatch.setattr(floor, "FLOOR_ROUNDS", 60)
+    scenario = floor.with_floors(shrunken("phones-iid"))
+    results = run_scenario(scenario, tmp_path, jobs=1)
     expected = []
     for records in results.records("random"):
         counts, worst = np.zeros(20), np.inf
@@ -145,11 +156,11 @@ def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monke
             if t > 12:
                 worst = min(worst, counts.min() / (t * 2 / 20))
         expected.append(worst)
-    assert ab.least_shares(results, "random") == pytest.approx(expected)
+    assert floor.least_shares(results, "random") == pytest.approx(expected)
 
 
 def test_a_front_is_not_extended():
     front = [(10.0, 0.2), (4.0, 0.6), (9.0, 0.7)]
-    assert ab.at_same_gini(front, 0.1) == 10.0
-    assert ab.at_same_gini(front, 0.4) == pytest.approx(7.0)
-    assert ab.at_same_gini(front, 0.9) == 4.0
+    assert at_same_gini(front, 0.1) == 10.0
+    assert at_same_gini(front, 0.4) == pytest.approx(7.0)
+    assert at_same_gini(front, 0.9) == 4.0

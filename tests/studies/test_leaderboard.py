@@ -7,13 +7,17 @@ import pytest
 
 pytest.importorskip("jax", reason="training needs the extra sim")
 
+from bsfl.analysis.metrics import METRICS
+from bsfl.analysis.statistics import at_same_gini
+from bsfl.analysis.summary import summarise
+from bsfl.analysis.target import at_equal_times, evaluated, find_target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.policies import POLICIES, make_policy
 from bsfl.runs.results import Results, open_results
 from bsfl.runs.run import run_scenario
 from bsfl.scenario.scenario import find_scenario, parse_scenario
 from bsfl.studies import leaderboard as lb
-from bsfl.studies.leaderboard_page import COLUMNS, cells, markdown, ranked, write_leaderboard
+from bsfl.studies.study import Effort, with_policies
 
 CONTENT = {
     "title": "a small <arena>",
@@ -31,6 +35,9 @@ CONTENT = {
 }
 
 
+BOARD = lb.Leaderboard(scenarios=("small",), policies=("bsfl", "random", "genie"), tune=2)
+
+
 @pytest.fixture(scope="module")
 def scenario():
     return parse_scenario(CONTENT, name="small", file="small.toml")
@@ -41,28 +48,26 @@ def board(scenario, tmp_path_factory):
     folder = tmp_path_factory.mktemp("board")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0}, {"alpha": 9.0})})
-        made = lb.run_leaderboard(
-            [scenario], folder, policies=["bsfl", "random", "genie"], tune=2, jobs=1
-        )
-    write_leaderboard(made, folder)
-    return made, folder
+        patch.setattr(lb, "find_scenario", lambda _: scenario)
+        findings = BOARD.play(folder, Effort(jobs=1))
+        findings.write(folder)
+    return json.loads(json.dumps(findings.numbers)), folder, findings
 
 
 def test_every_policy_has_every_column(board):
-    made, folder = board
+    made, folder, _ = board
     rows = made["scenarios"]["small"]["policies"]
     assert set(rows) == {"bsfl", "random", "genie"}
     for row in rows.values():
         assert 0 < row["accuracy"]["mean"] < 1
         assert 0 <= row["worst_label_accuracy"]["mean"] <= row["accuracy"]["mean"]
-        assert row["selection_s"] > 0
-    assert rows["bsfl"]["blind"]
-    assert not rows["genie"]["blind"]
-    assert json.loads((folder / "leaderboard.json").read_text()) == made
+        assert row["selection_ms"]["mean"] > 0
+        assert len(row["accuracy"]["values"]) == 2, "one for each world"
+    assert json.loads((folder / "summary.json").read_text()) == made
 
 
 def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario):
-    made, folder = board
+    made, folder, _ = board
     trials = open_results(folder / "tuning" / "small")
     assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
     tuning_world = trials.scenario.world(0).latencies(1)
@@ -70,8 +75,8 @@ def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario)
         assert not np.array_equal(tuning_world, scenario.world(seed).latencies(1))
     ends = {}
     for label in ("bsfl.0", "bsfl.1"):
-        time = lb.time_to(trials, label, lb.find_target(trials))[0]
-        ends[label] = (time, -lb.evaluated(trials.records(label)[0])["test_accuracy"][-1])
+        time = time_to(trials, label, find_target(trials))[0]
+        ends[label] = (time, -evaluated(trials.records(label)[0])["test_accuracy"][-1])
     better = min(ends, key=ends.get)
     assert made["scenarios"]["small"]["settings"]["bsfl"] == (
         {} if better == "bsfl.0" else {"alpha": 50.0}
@@ -79,51 +84,46 @@ def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario)
 
 
 def test_accuracy_is_compared_at_equal_time(board):
-    _, folder = board
-    results = open_results(folder / "small")
-    times = lb.equal_times(results)
-    for seed in range(2):
+    results = open_results(board[1] / "small")
+    values = at_equal_times(results, "random", "test_accuracy")
+    for seed, value in enumerate(values):
         ends = [results.records(k)[seed]["clock_s"][-1] for k in results.scenario.policies]
-        assert times[seed] == min(ends)
-    values = lb.value_at(results, "random", "test_accuracy", times)
-    for value, records, time_s in zip(values, results.records("random"), times, strict=True):
-        seen = lb.evaluated(records)
-        assert value == seen["test_accuracy"][seen["clock_s"] <= time_s][-1]
+        seen = evaluated(results.records("random")[seed])
+        assert value == seen["test_accuracy"][seen["clock_s"] <= min(ends)][-1]
 
 
 def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
-    made, folder = board
+    made, folder, _ = board
     monkeypatch.setattr("bsfl.runs.run.run_one", None)
+    monkeypatch.setattr(lb, "find_scenario", lambda _: scenario)
     monkeypatch.setattr(lb, "_played", None)
     monkeypatch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0})})
-    again = lb.run_leaderboard(
-        [scenario], folder, policies=["bsfl", "random", "genie"], tune=2, jobs=1
-    )
-    assert again == made
+    assert BOARD.play(folder, Effort(jobs=1)).numbers == made
 
 
 def test_the_page_and_the_tables_show_it(board):
-    made, folder = board
-    page = (folder / "leaderboard.html").read_text()
+    made, folder, findings = board
+    page = (folder / "report.html").read_text()
     assert "a small &lt;arena&gt;" in page
     assert "<arena>" not in page
     assert "genie *" in page
-    text = markdown(made)
-    assert text.count("| bsfl |") == 1
-    order = [label for label, _ in ranked(made["scenarios"]["small"]["policies"])]
-    lines = [line.split()[1] for line in text.splitlines() if line.startswith("| ")]
-    assert [word for word in lines if word in order] == order
-    times = [made["scenarios"]["small"]["policies"][k]["time_to_target_s"] for k in order]
-    known = [t["mean"] for t in times if t]
-    assert known == sorted(known)
-    assert all(
-        len(cells(k, r)) == len(COLUMNS) for k, r in made["scenarios"]["small"]["policies"].items()
-    )
+    (table,) = findings.tables
+    order = [row[0].removesuffix(" *") for row in table.rows]
+    rows = made["scenarios"]["small"]["policies"]
+    assert set(order) == set(rows)
+    times = [rows[k]["time_to_target_s"]["mean"] for k in order]
+    reached = [time for time in times if time is not None]
+    assert times[: len(reached)] == sorted(reached), "the quickest first, then who missed it"
+    assert table.columns == [
+        "policy",
+        *(m.title for m in METRICS.values() if "board" in m.wide + m.short),
+    ]
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert (folder / "report.md").read_text().count("| bsfl |") == 1
 
 
 def test_fronts_of_other_weights_or_settings_are_played_again(board, scenario, tmp_path):
-    made, _ = board
-    points = made["scenarios"]["small"]["fronts"]
+    points = board[0]["scenarios"]["small"]["fronts"]
     choices = [(label, alpha) for label in lb.FRONTS for alpha in lb.FRONT_ALPHAS]
     assert [(p["front"], p["alpha"]) for p in points] == choices
     for older in ({"alphas": [1.0]}, {"fronts": {}}, {"seeds": 1}):
@@ -137,9 +137,9 @@ def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, scenari
     points = board[0]["scenarios"]["small"]["fronts"]
     for label in ("BSFL lognormal", "genie"):
         name, settings = lb.FRONTS[label]
-        one = lb.with_policies(scenario, {"own": (name, {**settings, "alpha": 3.0})})
+        one = with_policies(scenario, {"own": (name, {**settings, "alpha": 3.0})})
         results = run_scenario(one, tmp_path / name, jobs=1)
-        found = lb.summarise(results)["policies"]["own"]
+        found = summarise(results).as_json()["policies"]["own"]
         (point,) = [p for p in points if p["front"] == label and p["alpha"] == 3.0]
         assert point["mean_round_s"] == pytest.approx(found["mean_round_s"]["mean"])
         assert point["gini"] == pytest.approx(found["gini"]["mean"])
@@ -155,18 +155,20 @@ def test_the_genie_is_no_competitor_and_sits_out_drift(tmp_path):
     assert {p["front"] for p in points} == indices
 
 
-def test_the_front_is_read_between_weights_and_never_beyond_its_even_end():
-    told = {"front": "genie", "gini": 0.1, "mean_round_s": 1.0}
-    front = [told] + [
-        {"front": "BSFL as printed", "gini": g, "mean_round_s": s}
-        for g, s in ((0.1, 10.0), (0.5, 4.0), (0.7, 6.0), (0.8, 2.0))
-    ]
-    assert lb.round_at_gini(front, 0.05) is None
-    assert lb.round_at_gini(front, 0.1) == 10.0
-    assert lb.round_at_gini(front, 0.3) == pytest.approx(7.0)
-    assert lb.round_at_gini(front, 0.5) == 4.0
-    assert lb.round_at_gini(front, 0.7) == 4.0, "6 s is beaten in both"
-    assert lb.round_at_gini(front, 0.9) == 2.0
+def test_the_front_is_read_between_weights_and_never_beyond_its_even_end(board):
+    front = [(10.0, 0.1), (4.0, 0.5), (6.0, 0.7), (2.0, 0.8)]
+    assert at_same_gini(front, 0.1) == 10.0
+    assert at_same_gini(front, 0.3) == pytest.approx(7.0)
+    assert at_same_gini(front, 0.7) == 4.0, "6 s is beaten in both"
+    assert at_same_gini(front, 0.9) == 2.0
+    results = open_results(board[1] / "small")
+    key = "round_over_bsfl_at_gini"
+    for uneven, expected in ((0.0, True), (1.0, False)):
+        rows = summarise(results, [(7.0, uneven)]).policies
+        assert (key in rows["random"]) == expected, "nobody is as even as the front's end"
+    own = summarise(results, [(7.0, 0.0)])
+    ratio = own.mean("random", "mean_round_s") / 7.0
+    assert own.mean("random", key) == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize("name", lb.ARENA)
@@ -189,7 +191,7 @@ def test_the_genie_stays_away_from_drift():
 
 
 def test_results_without_timing_say_so(scenario, tmp_path):
-    assert Results(tmp_path, scenario, 1).selection_s("random") is None
+    assert Results(tmp_path, scenario, 1).selection_s("random") == []
 
 
 def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
@@ -206,8 +208,14 @@ def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
 
 
 @pytest.mark.parametrize("name", ["phones", "linear-iid"])
-def test_a_scenario_that_trains_no_classifier_is_refused_at_once(name, tmp_path):
-    for one in (find_scenario(name), lb.quick(find_scenario(name))):
-        with pytest.raises(InvalidInput, match=f"{name} trains no classifier"):
-            lb.run_leaderboard([one], tmp_path / "out", policies=["random"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_scenario_that_trains_no_classifier_is_refused_at_once(name, quick, tmp_path):
+    board = lb.Leaderboard(scenarios=(name,), policies=("random",))
+    with pytest.raises(InvalidInput, match=f"{name} trains no classifier"):
+        board.play(tmp_path / "out", Effort(quick=quick))
     assert not (tmp_path / "out").exists()
+
+
+def test_nobody_has_more_tries_than_there_are_candidates():
+    with pytest.raises(InvalidInput, match="tune must be between 1 and 4, got 9"):
+        lb.Leaderboard(tune=9)

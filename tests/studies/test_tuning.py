@@ -64,7 +64,7 @@ def test_the_command_writes_figure_and_numbers(log_file, tmp_path, seeds):
         app, [*command, "--seeds", seeds, "--jobs", "1", "--out", str(tmp_path)]
     )
     assert done.exit_code == 0, done.output
-    content = json.loads((tmp_path / "tune.json").read_text())
+    content = json.loads((tmp_path / "summary.json").read_text())
     alpha = content["recommended"]["settings"]["alpha"]
     assert f"recommended: BSFL(alpha={alpha!r}" in done.output
     assert f"tau_max={content['recommended']['settings']['tau_max']!r})" in done.output

@@ -1,9 +1,8 @@
 """Means over seeds with 95 % intervals."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,37 +29,22 @@ class Interval:
         """Return plain numbers, None for what is not known."""
         return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
 
+    def text(self, form: str = "", *, wide: bool = True) -> str:
+        """Return the mean and half of the interval, empty where the mean is not known.
 
-THREE_DIGITS = "three digits"
-"""Form of a number of any size: as many decimals as give the mean three digits, and no exponent."""
+        Without a form the mean has three digits, and no more than three decimals.
 
-
-def shown(
-    value: Mapping[str, float | None] | None, form: str, *, with_interval: bool = True
-) -> str:
-    """Return an interval from a summary as text, empty where it is not known.
-
-    >>> shown({"mean": 2.0, "low": 1.5, "high": 2.5}, ".2f")
-    '2.00 ± 0.50'
-    >>> shown({"mean": 0.1334, "low": 0.1317, "high": 0.1351}, THREE_DIGITS)
-    '0.133 ± 0.002'
-    """
-    if value is None or value["mean"] is None:
-        return ""
-    if form == THREE_DIGITS:
-        form = f",.{_decimals(value['mean'])}f"
-    if not with_interval or value["high"] is None:
-        return format(value["mean"], form)
-    return f"{value['mean']:{form}} ± {value['high'] - value['mean']:{form}}"
-
-
-def _decimals(mean: float) -> int:
-    """Return how many decimals give a number three digits.
-
-    >>> [_decimals(x) for x in (0.0, 0.0123, 1.5, 99.0, 1234.0)]
-    [2, 4, 2, 1, 0]
-    """
-    return max(0, 2 - math.floor(math.log10(abs(mean)))) if mean else 2
+        >>> Interval(2.0, 1.5, 2.5).text(".1f"), Interval(1234.5, 1230.0, 1239.0).text()
+        ('2.0 ± 0.5', '1,234 ± 4')
+        >>> Interval(0.1334, 0.1317, 0.1351).text(), Interval(0.0, 0.0, 0.0).text(wide=False)
+        ('0.133 ± 0.002', '0.00')
+        """
+        if not math.isfinite(self.mean):
+            return ""
+        digits = 1 + math.floor(math.log10(abs(self.mean))) if self.mean else 1
+        form = form or f",.{min(max(3 - digits, 0), 3)}f"
+        half = self.high - self.mean
+        return f"{self.mean:{form}}" + (f" ± {half:{form}}" if wide and math.isfinite(half) else "")
 
 
 def seeds_in_words(n: int, more: str = "") -> str:
@@ -87,29 +71,6 @@ def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else 1.96 + 2.4 / (n - 1)
     with np.errstate(invalid="ignore"):  # a diverged run has no spread
         return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))
-
-
-def cells_of(row: Mapping[str, Any]) -> list[str]:
-    """Return a row of names and intervals as text.
-
-    >>> cells_of({"policy": "random", "time": {"mean": 1234.5, "low": 1230.0, "high": 1239.0}})
-    ['random', '1,234 ± 4']
-    """
-
-    def text(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        size = abs(value["mean"]) if value and value["mean"] is not None else 0.0
-        forms = ((100.0, ",.0f"), (10.0, ".1f"), (1.0, ".2f"), (0.0, ".3f"))
-        return shown(value, next(form for low, form in forms if size >= low)) or "–"
-
-    return [text(value) for value in row.values()]
-
-
-def markdown_table(rows: list[dict[str, Any]]) -> str:
-    """Return rows of names and intervals as Markdown."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(cells_of(row) for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def at_same_gini(front: Iterable[tuple[float, float]], uneven: float) -> float:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import bsfl
 from bsfl.errors import InvalidInput
-from bsfl.files import lock, replace_file
+from bsfl.files import lock, write_json
 from bsfl.records import FloatArray, RoundRecord
 from bsfl.scenario.scenario import Scenario, parse_scenario
 
@@ -138,11 +138,10 @@ class Results:
             self._records[label] = [file.read() for file in files]
         return self._records[label]
 
-    def selection_s(self, label: str) -> float | None:
-        """Return the seconds that selecting and observing took in a round; None if not noted."""
+    def selection_s(self, label: str) -> list[float]:
+        """Return the seconds that selecting and observing took in a round, where it was noted."""
         noted = [self.run_file(label, seed).timing for seed in range(self.seeds)]
-        taken = [float(path.read_text()) for path in noted if path.is_file()]
-        return float(np.median(taken)) if taken else None
+        return [float(path.read_text()) for path in noted if path.is_file()]
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
         """Return one column of a policy's records as [seed, round, ...], up to the shortest run."""
@@ -155,7 +154,7 @@ class Results:
 
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing."""
-        manifest = {
+        manifest: dict[str, Any] = {
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
@@ -164,19 +163,19 @@ class Results:
         }
         if (self.folder / "manifest.json").exists():
             known = read_manifest(self.folder)
-            changed = [
-                key
-                for key in {**known["scenario"], **self.scenario.source}
-                if known["scenario"].get(key) != self.scenario.source.get(key)
-            ]
+            then, now = known["scenario"], self.scenario.source
+            every = then["policies"] | now["policies"]  # a folder may gain policies
+            then = {**then, "policies": every | then["policies"]}
+            now = {**now, "policies": every}
+            changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
             if changed:
                 raise InvalidInput(
                     f"{self.folder} holds results of another {known['name']!r} "
                     f"(it differs in {', '.join(changed)}); choose another folder"
                 )
-            manifest |= {"seeds": max(self.seeds, known["seeds"]), "versions": known["versions"]}
-        content = json.dumps(manifest, indent=2) + "\n"
-        replace_file(self.folder / "manifest.json", content.encode())
+            seeds = max(self.seeds, known["seeds"])
+            manifest |= {"seeds": seeds, "scenario": now, "versions": known["versions"]}
+        write_json(self.folder / "manifest.json", manifest)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

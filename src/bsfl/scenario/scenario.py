@@ -30,7 +30,7 @@ Everything is checked before anything runs; an unknown key names the nearest kno
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from importlib import resources
@@ -44,7 +44,7 @@ from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Fleet
 from bsfl.fleet.split import SPLITS
 from bsfl.policies import POLICIES, Policy, make_policy
-from bsfl.registry import REQUIRED, absolute_reference, nearest
+from bsfl.registry import REQUIRED, absolute_reference, is_reference, nearest
 from bsfl.requirements import LOSS, SAMPLES, needs_of
 from bsfl.scenario.fleet_spec import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
 from bsfl.scenario.learning_spec import LearningSpec
@@ -159,6 +159,16 @@ def find_scenario(file_or_name: str) -> Scenario:
     if not path.is_file():
         raise InvalidInput(f"there is no scenario file {file_or_name}")
     return read_scenario(path)
+
+
+def with_more_policies(scenario: Scenario, policies: Iterable[str]) -> Scenario:
+    """Return a scenario in which further policies play, by registry name or file.py:Class."""
+    tables = dict(scenario.source["policies"])
+    for name in policies:
+        label = name.rpartition(":")[2] if is_reference(name) else name
+        tables[label] = {"policy": absolute_reference(name, Path.cwd())}
+    source = {**scenario.source, "policies": tables}
+    return parse_scenario(source, name=scenario.name, file=scenario.name)
 
 
 def read_scenario(path: Path) -> Scenario:

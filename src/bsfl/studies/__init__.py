@@ -1,1 +1,41 @@
-"""Questions asked of the simulator: the leaderboard, ablations, tuning, the paper's figures."""
+"""Questions asked of the simulator. Every study has one shape: play(folder, effort) -> Findings."""
+
+from bsfl.registry import Registry
+
+STUDIES: Registry[type] = Registry(
+    "study",
+    {
+        "leaderboard": "bsfl.studies.leaderboard:Leaderboard",
+        "tune": "bsfl.studies.tuning:Tuning",
+        "scenario": "bsfl.studies.paper:ScenarioStudy",
+        "generalization": "bsfl.studies.paper:Generalization",
+        "annealing": "bsfl.studies.annealing:Annealing",
+        "annealing-graph": "bsfl.studies.annealing:AnnealingGraph",
+        "radius": "bsfl.studies.radius:Radius",
+        "drift": "bsfl.studies.drift:Drift",
+        "cold-start": "bsfl.studies.ablations:ColdStart",
+        "jitter": "bsfl.studies.ablations:Jitter",
+        "floor": "bsfl.studies.floor:FloorHeld",
+    },
+    group="bsfl.studies",
+)
+"""Every study; its code is imported when it is asked for, as it needs extras."""
+
+ABLATIONS = ("radius", "drift", "cold-start", "jitter", "floor")
+"""Studies of one option of BSFL, for `bsfl ablation`."""
+FIGURES = ("annealing", "annealing-graph", "generalization")
+"""Studies that make a figure of the paper, for `bsfl reproduce`."""
+PAPER_SCENARIOS = (
+    "regret-iid",
+    "regret-noniid",
+    "regret-iid-500",
+    "regret-noniid-500",
+    "linear-iid",
+    "linear-noniid",
+    "fmnist-iid",
+    "fmnist-iid-paper",
+    "fmnist-noniid",
+    "cifar10-iid",
+    "cifar10-noniid",
+)
+"""Scenarios behind its other figures; the paper could not compute the regret of 500 clients."""

@@ -1,33 +1,32 @@
 """Every policy in every scenario: tuned by the same budget, then compared in the same worlds.
 
-DIR/tuning/<scenario>/   each policy's candidate settings in one world that is not used again
-DIR/<scenario>/          the chosen settings in the worlds that count
+DIR/tuning/<scenario>/      candidate settings in one world that is not used again
+DIR/<scenario>/             the chosen settings in the worlds that count
 DIR/<scenario>/front.json   what BSFL and the genie reach with other weights: time, participation
-DIR/leaderboard.json     all of it in numbers
 """
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.statistics import at_same_gini, interval
-from bsfl.analysis.summary import evaluated, find_target, summarise, time_to
+from bsfl import checks
+from bsfl.analysis.summary import Summary, summarise
+from bsfl.analysis.tables import summary_table
+from bsfl.analysis.target import at_the_end, find_target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports
 from bsfl.fairness import gini, participation
-from bsfl.files import replace_file
+from bsfl.files import write_json
 from bsfl.policies import POLICIES
-from bsfl.records import FloatArray
-from bsfl.runs.results import Results
-from bsfl.runs.run import run_scenario
+from bsfl.report import Findings
+from bsfl.report.plots import Line, Mark, Panel, Plot, Points
 from bsfl.scenario.learning_spec import LINEAR
-from bsfl.scenario.scenario import Scenario, parse_scenario
+from bsfl.scenario.scenario import Scenario, find_scenario
 from bsfl.simulation import simulate
-from bsfl.studies.candidates import CANDIDATES, KNOWS_THE_TRUTH, TAIL
+from bsfl.studies.study import Effort, changed, with_policies
 
 with optional_imports():
     from joblib import Parallel, delayed
@@ -44,9 +43,15 @@ ARENA = (
 )
 """The scenarios of the leaderboard."""
 
-COMPETITORS = tuple(name for name in POLICIES if name not in KNOWS_THE_TRUTH)
-"""The policies of the leaderboard."""
-
+COMPETITORS = tuple(
+    name for name, policy in POLICIES.items() if not getattr(policy, "knows_truth", False)
+)
+"""The policies of the leaderboard: all but those that are told true speeds."""
+CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
+    name: ({}, *policy.tuning) for name, policy in POLICIES.items() if hasattr(policy, "tuning")
+}
+"""What each policy may be tuned to: its defaults first, then what its class says."""
+MOST_TRIES = max(len(tries) for tries in CANDIDATES.values())
 TUNING_SEED = 10_000
 """Seed of the world for tuning, far from those that count."""
 QUICK_PART, QUICK_SEEDS = 4, 1
@@ -54,7 +59,7 @@ QUICK_PART, QUICK_SEEDS = 4, 1
 FRONT_ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 100.0, 300.0, 1000.0)
 FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
     "BSFL as printed": ("bsfl", {}),
-    "BSFL lognormal": ("bsfl", TAIL),
+    "BSFL lognormal": ("bsfl", {"index": {"kind": "lognormal"}}),
     "BSFL lognormal, optimistic": ("bsfl", {"index": {"kind": "lognormal", "optimism": 2.0}}),
     "genie": ("genie", {}),
 }
@@ -63,55 +68,125 @@ FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
 BSFL with the index as printed, with the one it may be tuned to, and with that and more optimism,
 which pays where few clients take part: it finds the quickest of all.
 """
+N_COLUMNS = 4
 
 Settings = dict[str, Any]
-Watch = Callable[[Results], AbstractContextManager[None]]
 
 
-def run_leaderboard(
-    scenarios: list[Scenario],
-    folder: Path,
-    *,
-    policies: list[str],
-    seeds: int | None = None,
-    tune: int = 1,
-    jobs: int = -1,
-    watch: Watch = lambda _: nullcontext(),
-) -> dict[str, Any]:
-    """Run what is missing in the folder and return the leaderboard.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One scenario of the leaderboard.
 
-    Args:
-        scenarios: The worlds, each of which trains.
-        folder: Where results are, or will be.
-        policies: Who competes, by registry name.
-        seeds: How many worlds; None: as many as each scenario says.
-        tune: How many candidate settings each policy may try; 1: its defaults are taken.
-        jobs: Processes; -1: one per core.
-        watch: Shows the progress of results while they are computed.
+    Attributes:
+        summary: The numbers of every policy.
+        settings: What each policy was tuned to.
+        fronts: Points that BSFL and the genie reach with other weights.
     """
-    for scenario in scenarios:
-        if not scenario.learning or scenario.learning.dataset == LINEAR:
-            raise InvalidInput(f"{scenario.name} trains no classifier, so it has no leaderboard")
-    board: dict[str, Any] = {"tune": tune, "scenarios": {}}
-    for scenario in scenarios:
-        able = [name for name in policies if can_play(name, scenario)]
-        settings = tuned(scenario, folder / "tuning" / scenario.name, able, tune, jobs, watch)
-        final = with_policies(scenario, {name: (name, settings[name]) for name in able})
-        results = Results(folder / scenario.name, final, seeds or final.seeds)
-        with watch(results):
-            run_scenario(final, results.folder, seeds=results.seeds, jobs=jobs)
-        points = fronts(scenario, results.folder, seeds=results.seeds, jobs=jobs)
-        board["scenarios"][scenario.name] = {
-            "title": scenario.title,
-            "seeds": results.seeds,
-            "target": str(find_target(results)),
-            "settings": settings,
-            "fronts": points,
-            "policies": _rows(results, points),
-        }
-    content = json.dumps(board, indent=2) + "\n"
-    replace_file(folder / "leaderboard.json", content.encode())
-    return board
+
+    summary: Summary
+    settings: dict[str, Settings]
+    fronts: list[Settings]
+
+    def as_json(self) -> Settings:
+        """Return plain numbers."""
+        return {**self.summary.as_json(), "settings": self.settings, "fronts": self.fronts}
+
+    def note(self) -> str:
+        """Return the settings in words."""
+        used = [
+            f"{name} ({', '.join(f'{k} = {json.dumps(v)}' for k, v in settings.items())})"
+            for name, settings in self.settings.items()
+            if settings
+        ]
+        all_others = "; ".join(used) + "; all others" if used else "all"
+        return f"Settings: {all_others} with their defaults."
+
+    def panel(self) -> Panel:
+        """Return mean round time against Gini, with fronts."""
+        marks: list[Mark] = []
+        for name in FRONTS:
+            own = [p for p in self.fronts if p["front"] == name]
+            if own:
+                x, y = np.array(sorted((p["gini"], p["mean_round_s"]) for p in own)).T
+                marks.append(Line(label=f"{name}, other weights", x=x, y=y, is_grey=True))
+        for label in self.summary.policies:
+            x, y = (np.array([self.summary.mean(label, k)]) for k in ("gini", "mean_round_s"))
+            marks.append(Points(label=label, x=x, y=y, names=[label]))
+        return Panel(
+            x="Gini of participation",
+            y="mean round (s)",
+            title=self.summary.scenario.name,
+            marks=marks,
+            starts_at_0="y",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    """Which policy trains quickest, in which world?
+
+    Attributes:
+        scenarios: The worlds, by name or file; each trains.
+        policies: Who competes, by registry name.
+        tune: How many candidate settings each policy may try; 1: its defaults are taken.
+    """
+
+    scenarios: tuple[str, ...] = ARENA
+    policies: tuple[str, ...] = COMPETITORS
+    tune: int = 1
+
+    def __post_init__(self) -> None:
+        checks.between("tune", self.tune, 1, MOST_TRIES)
+
+    def play(self, folder: Path, effort: Effort) -> Findings:
+        found = [find_scenario(name) for name in self.scenarios]
+        standings = self.compete(
+            [quick(one) for one in found] if effort.quick else found, folder, effort
+        )
+        tried = (
+            f"Every policy could try up to {self.tune} settings in a world of its own."
+            if self.tune > 1
+            else "Nothing was tuned."
+        )
+        return Findings(
+            title="Leaderboard",
+            verdict=[f"Times are virtual. {tried}"],
+            numbers={
+                "tune": self.tune,
+                "scenarios": {one.summary.scenario.name: one.as_json() for one in standings},
+            },
+            tables=[summary_table(one.summary, "leaderboard", one.note()) for one in standings],
+            brief=[summary_table(one.summary, "podium") for one in standings],
+            plots=[
+                Plot(
+                    name="pareto",
+                    caption="Lower and further left is better. The grey lines are what BSFL, and "
+                    "the genie that is told true speeds, reach with other weights.",
+                    panels=[one.panel() for one in standings],
+                    n_columns=N_COLUMNS,
+                )
+            ],
+        )
+
+    def compete(self, scenarios: list[Scenario], folder: Path, effort: Effort) -> list[Standing]:
+        """Run what is missing in the folder and return who stands where."""
+        for scenario in scenarios:
+            if not scenario.learning or scenario.learning.dataset == LINEAR:
+                raise InvalidInput(
+                    f"{scenario.name} trains no classifier, so it has no leaderboard"
+                )
+        standings = []
+        for scenario in scenarios:
+            able = [name for name in self.policies if can_play(name, scenario)]
+            place = folder / "tuning" / scenario.name
+            settings = tuned(scenario, place, able, self.tune, effort)
+            final = with_policies(scenario, {name: (name, settings[name]) for name in able})
+            results = effort.run(final, folder / scenario.name)
+            points = fronts(scenario, results.folder, seeds=results.seeds, jobs=effort.jobs)
+            own = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
+            front = [(p["mean_round_s"], p["gini"]) for p in own]
+            standings.append(Standing(summarise(results, front), settings, points))
+        return standings
 
 
 def can_play(name: str, scenario: Scenario) -> bool:
@@ -119,34 +194,26 @@ def can_play(name: str, scenario: Scenario) -> bool:
     return name != "genie" or scenario.fleet.drift is None
 
 
-def with_policies(
-    scenario: Scenario, policies: dict[str, tuple[str, Settings]], **changes: Any
-) -> Scenario:
-    """Return the scenario with other policies, (registry name, settings) by label."""
-    tables = {label: {"policy": name, **settings} for label, (name, settings) in policies.items()}
-    source = {**scenario.source, "policies": tables, **changes}
-    return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
-
-
 def quick(scenario: Scenario) -> Scenario:
     """Return a small version: less time or fewer rounds, in one world."""
-    source = {**scenario.source, "seeds": QUICK_SEEDS}
+    source = scenario.source
+    changes: Settings = {"seeds": QUICK_SEEDS}
     if "time_s" in source:
-        source["time_s"] = source["time_s"] / QUICK_PART
+        changes["time_s"] = source["time_s"] / QUICK_PART
     if "rounds" in source:
-        source["rounds"] = source["rounds"] // QUICK_PART
-    fleet = source["fleet"]
-    if "drift" in fleet:
-        at = max(2, fleet["drift"]["at"] // QUICK_PART)
-        source["fleet"] = {**fleet, "drift": {**fleet["drift"], "at": at}}
+        changes["rounds"] = source["rounds"] // QUICK_PART
+    if "drift" in source["fleet"]:
+        drift = source["fleet"]["drift"]
+        at = max(2, drift["at"] // QUICK_PART)
+        changes["fleet"] = {**source["fleet"], "drift": {**drift, "at": at}}
     if "learning" in source:
-        lesson = source["learning"].items()
-        source["learning"] = {k: v for k, v in lesson if k != "target_accuracy"}
-    return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
+        learning = source["learning"].items()
+        changes["learning"] = {k: v for k, v in learning if k != "target_accuracy"}
+    return changed(scenario, **changes)
 
 
 def tuned(
-    scenario: Scenario, folder: Path, policies: list[str], budget: int, jobs: int, watch: Watch
+    scenario: Scenario, folder: Path, policies: list[str], budget: int, effort: Effort
 ) -> dict[str, Settings]:
     """Return the settings with which each policy is quickest to the target in a world of its own.
 
@@ -164,14 +231,12 @@ def tuned(
     if not trials:
         return chosen
     trial = with_policies(scenario, trials, seeds=1, first_seed=TUNING_SEED)
-    results = Results(folder, trial, 1)
-    with watch(results):
-        run_scenario(trial, folder, seeds=1, jobs=jobs)
+    results = replace(effort, seeds=1).run(trial, folder)
     target = find_target(results)
 
     def score(label: str) -> tuple[float, float]:
-        ended = evaluated(results.records(label)[0])[-1]
-        return float(time_to(results, label, target)[0]), -float(ended["test_accuracy"])
+        ended = at_the_end(results, label, "test_accuracy")[0]
+        return float(time_to(results, label, target)[0]), -float(ended)
 
     for name, tries in candidates.items():
         if len(tries) > 1:
@@ -206,8 +271,7 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
         {"front": label, "alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}
         for (label, alpha), (round_s, uneven) in zip(choices, measured, strict=True)
     ]
-    content = json.dumps({**asked, "points": points}, indent=2) + "\n"
-    replace_file(path, content.encode())
+    write_json(path, {**asked, "points": points})
     return points
 
 
@@ -228,58 +292,3 @@ def _played(scenario: Scenario, label: str, seed: int) -> tuple[float, float]:
     clock_s = records[-1].clock_s
     assert clock_s is not None
     return clock_s / len(records), gini(participation(chosen, fleet.n_clients))
-
-
-def round_at_gini(points: list[Settings], uneven: float) -> float | None:
-    """Return BSFL's mean round time at a Gini; None if that is more even than any weight gets."""
-    reached = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
-    if uneven < min(point["gini"] for point in reached):
-        return None
-    return at_same_gini([(point["mean_round_s"], point["gini"]) for point in reached], uneven)
-
-
-def _rows(results: Results, points: list[Settings]) -> dict[str, Any]:
-    """Return the numbers of every policy in one scenario."""
-    summary = summarise(results)
-    equal_s = equal_times(results)
-    rows = {}
-    for label, row in summary["policies"].items():
-        bsfl_round = round_at_gini(points, row["gini"]["mean"])
-        own_round = row["mean_round_s"]["mean"]
-        rows[label] = {
-            key: row[key]
-            for key in (
-                "time_to_target_s",
-                "reached_target",
-                "target_speed_up",
-                "mean_round_s",
-                "gini",
-                "rounds",
-            )
-        }
-        rows[label] |= {
-            "blind": label not in KNOWS_THE_TRUTH,
-            "accuracy": interval(value_at(results, label, "test_accuracy", equal_s)).as_json(),
-            "worst_label_accuracy": interval(
-                value_at(results, label, "worst_label_accuracy", equal_s)
-            ).as_json(),
-            "selection_s": results.selection_s(label),
-            "round_over_bsfl_at_gini": own_round / bsfl_round if bsfl_round else None,
-        }
-    return rows
-
-
-def equal_times(results: Results) -> FloatArray:
-    """Return the virtual time up to which every policy has played, seed by seed."""
-    ends = [[r["clock_s"][-1] for r in results.records(k)] for k in results.scenario.policies]
-    first: FloatArray = np.min(ends, axis=0)
-    return first
-
-
-def value_at(results: Results, label: str, column: str, times: FloatArray) -> FloatArray:
-    """Return the last evaluation before a time, seed by seed."""
-    values = []
-    for records, time_s in zip(results.records(label), times, strict=True):
-        seen = evaluated(records)
-        values.append(seen[column][max(0, np.searchsorted(seen["clock_s"], time_s, "right") - 1)])
-    return np.array(values)

@@ -1,6 +1,6 @@
 """From a log of latencies to a setting: simulate the fleet in it and see what each weight costs."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.analysis.statistics import Interval, interval
+from bsfl.analysis.tables import Table
 from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports
 from bsfl.fairness import gini, participation
@@ -16,8 +17,10 @@ from bsfl.fleet.latency import Recorded
 from bsfl.fleet.traces import LATENCY, read_trace
 from bsfl.policies import Policy, UniformRandom, make_policy
 from bsfl.records import FloatArray
+from bsfl.report import Findings
+from bsfl.report.plots import Line, Mark, Panel, Plot, Points, Rule
 from bsfl.simulation import simulate
-from bsfl.studies.candidates import TAIL
+from bsfl.studies.study import Effort
 
 with optional_imports():
     from joblib import Parallel, delayed
@@ -26,7 +29,7 @@ WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 """Values of alpha that are tried, in units of K/m."""
 INDICES: dict[str, dict[str, Any]] = {
     "bernstein": {"index": {"kind": "means", "radius": "bernstein"}},
-    "tail": TAIL,
+    "tail": {"index": {"kind": "lognormal"}},
 }
 """Ways to judge clients that are tried."""
 
@@ -80,6 +83,11 @@ class Trial:
             "mean_round_s": self.mean_round_s.as_json(),
             "saved": self.saved.as_json(),
         }
+
+    @property
+    def saved_percent(self) -> str:
+        """How much of random selection's time is saved."""
+        return Interval(*(100 * v for v in astuple(self.saved))).text(".0f") + " %"
 
 
 def read_log(path: Path, deadline_s: float | None = None) -> Log:
@@ -154,3 +162,98 @@ def _play(
     assert clock_s is not None
     fair = rounds * cohort_size / fleet.n_clients
     return clock_s / rounds, gini(counts), float(counts.min() / fair)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Which setting of BSFL suits the clients in a log of latencies?
+
+    Attributes:
+        latencies: CSV file with the columns client,latency_s.
+        cohort_size: Clients in a round.
+        floor: Least part of its fair share that a client shall have.
+        deadline_s: Seconds; None: the longest latency in the log.
+        rounds: How many are simulated.
+    """
+
+    latencies: Path
+    cohort_size: int
+    floor: float = 0.8
+    deadline_s: float | None = None
+    rounds: int = 1000
+
+    def __post_init__(self) -> None:
+        checks.between("floor", self.floor, 0.0, 1.0)
+
+    def play(self, folder: Path, effort: Effort) -> Findings:
+        log = read_log(self.latencies, self.deadline_s)
+        trials = try_settings(
+            log,
+            cohort_size=self.cohort_size,
+            rounds=self.rounds,
+            seeds=effort.seeds or 3,
+            jobs=effort.jobs,
+        )
+        best = recommended(trials, self.floor)
+        settings = {**best.settings, "tau_max": log.tau_max}
+        arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        return Findings(
+            title="What each weight costs on these clients",
+            verdict=[
+                *[f"No setting keeps everybody at {self.floor:.0%}; this comes closest."]
+                * (best.least_share < self.floor),
+                f"recommended: BSFL({arguments})",
+                f"expected: {best.saved_percent} of the time of random selection saved, nobody "
+                f"below {best.least_share:.0%} of its share",
+            ],
+            numbers={
+                "floor": self.floor,
+                "recommended": {**best.as_json(), "settings": settings},
+                "trials": [trial.as_json() for trial in trials],
+            },
+            tables=[trials_table(trials, best)],
+            plots=[trials_plot(trials, best, self.floor)],
+        )
+
+
+def trials_table(trials: list[Trial], best: Trial) -> Table:
+    """Return one row per setting that was tried, with the recommended one marked."""
+    return Table(
+        title="what each weight costs on these clients (± 95 %)",
+        columns=["index", "alpha", "mean round (s)", "saved", "least share", "Gini"],
+        rows=[
+            [
+                trial.index + " *" * (trial is best),
+                f"{trial.settings['alpha']:g}" if trial.settings else "",
+                trial.mean_round_s.text(),
+                trial.saved_percent,
+                f"{trial.least_share:.2f}",
+                f"{trial.gini:.3f}",
+            ]
+            for trial in trials
+        ],
+        note="saved: of random selection's time; least share: 1 is fair; *: recommended",
+    )
+
+
+def trials_plot(trials: list[Trial], best: Trial, floor: float) -> Plot:
+    """Return mean round time against the least share and against Gini, for every index."""
+    panels = []
+    for name, x_title, title in (
+        ("least_share", "share of the least chosen client (1 is fair)", "Nobody left behind"),
+        ("gini", "Gini of selections (0 is even)", "Evenness over all"),
+    ):
+        marks: list[Mark] = []
+        for index in dict.fromkeys(trial.index for trial in trials):
+            own = [t for t in trials if t.index == index]
+            x, y = np.array(sorted((getattr(t, name), t.mean_round_s.mean) for t in own)).T
+            label = index if index == "random" else f"BSFL, {index}"
+            marks.append(Line(label=label, x=x, y=y, has_markers=True))
+        x, y = np.array([getattr(best, name)]), np.array([best.mean_round_s.mean])
+        marks.append(Points(label="recommended", x=x, y=y, is_star=True))
+        if name == "least_share":
+            marks.append(Rule(at=floor, label="floor", is_upright=True))
+        panels.append(
+            Panel(x=x_title, y="mean round (s)", title=title, marks=marks, starts_at_0="y")
+        )
+    return Plot(name="tune", caption="What each weight costs on these clients.", panels=panels)

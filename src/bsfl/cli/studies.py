@@ -1,0 +1,129 @@
+"""The commands that conduct a study."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bsfl.cli.options import Jobs, Out, Quick, Seeds
+from bsfl.cli.terminal import clear_errors, errors, show
+from bsfl.errors import InvalidInput
+from bsfl.registry import nearest
+from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to an app."""
+    for command in (reproduce, leaderboard, ablation, tune):
+        app.command()(command)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios, or all.")],
+    quick: Quick = False,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Make one of the paper's figures again, or all of them, each in its own folder.
+
+    Example: bsfl reproduce annealing --quick --out results/annealing-quick
+    """
+    known = (*PAPER_SCENARIOS, *FIGURES)
+    with clear_errors():
+        _check("figure", name, (*known, "all"))
+        for one in known if name == "all" else (name,):
+            folder = (out or Path("results")) / (f"{one}-quick" if quick else one)
+            study, settings = ("scenario", {"name": one}) if one in PAPER_SCENARIOS else (one, {})
+            folder = out if out and name != "all" else folder
+            _conduct(study, folder, settings, quick=quick, jobs=jobs)
+
+
+def leaderboard(
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(help="Scenarios that train. [the eight of docs/leaderboard.md]"),
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("--policy", help="Who competes; repeat it for more. [all but the genie]"),
+    ] = None,
+    seeds: Seeds = None,
+    tune: Annotated[
+        int, typer.Option(help="Settings that each policy may try; 1: its defaults.", min=1)
+    ] = 1,
+    quick: Quick = False,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Let all policies compete in the same scenarios, eight unless you name some, and rank them.
+
+    Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
+    """
+    with clear_errors():
+        folder = out or Path("results") / ("leaderboard-quick" if quick else "leaderboard")
+        settings: dict[str, Any] = {"tune": tune}
+        settings |= {"scenarios": tuple(scenarios)} if scenarios else {}
+        settings |= {"policies": tuple(policies)} if policies else {}
+        _conduct("leaderboard", folder, settings, seeds=seeds, quick=quick, jobs=jobs)
+
+
+def ablation(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ABLATIONS)}.")],
+    seeds: Seeds = None,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Measure what one of BSFL's options buys; nothing is trained.
+
+    Example: bsfl ablation drift --seeds 5
+    """
+    with clear_errors():
+        _check("ablation", name, ABLATIONS)
+        folder = out or Path("results") / f"ablation-{name}"
+        _conduct(name, folder, {}, seeds=seeds, jobs=jobs)
+
+
+def tune(
+    latencies: Annotated[
+        Path, typer.Option("--latencies", help="CSV with the columns client,latency_s.")
+    ],
+    cohort_size: Annotated[int, typer.Option("--cohort-size", help="Clients in a round.", min=1)],
+    floor: Annotated[
+        float, typer.Option(help="Least part of its fair share that a client shall have.")
+    ] = 0.8,
+    deadline_s: Annotated[
+        float | None, typer.Option("--deadline", help="Seconds. [longest latency in the log]")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds to simulate.", min=1)] = 1000,
+    seeds: Annotated[int, typer.Option(help="Simulations of each setting.", min=1)] = 3,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Recommend a setting of BSFL for your own clients, from a log of their latencies.
+
+    Example: bsfl tune --latencies log.csv --cohort-size 20
+    """
+    with clear_errors():
+        settings = {
+            "latencies": latencies,
+            "cohort_size": cohort_size,
+            "floor": floor,
+            "deadline_s": deadline_s,
+            "rounds": rounds,
+        }
+        _conduct("tune", out or Path("results") / "tune", settings, seeds=seeds, jobs=jobs)
+
+
+def _conduct(study: str, folder: Path, settings: dict[str, Any], **effort: Any) -> None:
+    """Play a study, write what came out and print it."""
+    made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
+    from bsfl.cli.progress import watch
+    from bsfl.studies.study import Effort, conduct
+
+    found = conduct(made, folder, Effort(watch=lambda results: watch(results, errors), **effort))
+    show(found, folder)
+
+
+def _check(what: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise InvalidInput(f"unknown {what} {name!r}{nearest(name, known)}")

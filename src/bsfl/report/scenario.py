@@ -1,0 +1,243 @@
+"""What the results of one scenario show: a table, and figures that answer what comes next."""
+
+from typing import Any
+
+import numpy as np
+
+from bsfl.analysis.metrics import selections
+from bsfl.analysis.statistics import seeds_in_words
+from bsfl.analysis.summary import bound, summarise
+from bsfl.analysis.tables import summary_table
+from bsfl.analysis.target import evaluated, find_target
+from bsfl.fairness import lorenz, participation
+from bsfl.fleet.split import Split
+from bsfl.records import FloatArray, IntArray
+from bsfl.report.findings import Findings
+from bsfl.report.learned import learned_speeds
+from bsfl.report.plots import Bars, Heat, Line, Panel, Plot, Points, Rule, curve
+from bsfl.runs.results import Results, read_manifest
+
+N_POINTS = 300
+"""Points of a curve; more cannot be seen."""
+FIRST_LOGARITHMIC_ROUND = 10
+"""Before it a logarithmic axis shows little but chance."""
+N_BLOCKS = 40
+"""Rows of a participation heat map: blocks of rounds."""
+MAX_CLIENTS = 200
+"""Clients in a heat map or among points; of larger fleets every n-th is shown."""
+MAX_BARS = 100
+"""Clients with a bar."""
+
+
+def scenario_findings(results: Results) -> Findings:
+    """Return tables and figures of finished results."""
+    summary = summarise(results)
+    terminal = "training" if summary.target else "selection"
+    return Findings(
+        title=results.scenario.title,
+        numbers=summary.as_json(),
+        tables=[summary_table(summary, "report")],
+        brief=[summary_table(summary, terminal)],
+        plots=scenario_plots(results),
+        details={"Scenario and versions": read_manifest(results.folder)},
+    )
+
+
+def scenario_plots(results: Results) -> list[Plot]:
+    """Return every figure that the results of a scenario have."""
+    scenario = results.scenario
+    plots = [learning_plot(results), data_plot(results)] if scenario.learning else []
+    plots += [time_plot(results)]
+    plots += [regret_plot(results)] if scenario.objective else []
+    plots += [heat_plot(results, label) for label in scenario.policies]
+    return [*plots, learned_plot(results)]
+
+
+def learning_plot(results: Results) -> Plot:
+    """Return test accuracy, where there is one, and test loss against virtual time."""
+    target = find_target(results)
+    has_accuracy = target.column == "test_accuracy"
+    panels = []
+    for column in ("test_accuracy", "test_loss") if has_accuracy else ("test_loss",):
+        marks = [
+            curve(label, *learning_curves(results, label, column))
+            for label in results.scenario.policies
+        ]
+        rule = [Rule(at=target.value, label=f"target {target}")] if column == target.column else []
+        panels.append(
+            Panel(
+                x="virtual time (s)",
+                y=column.replace("_", " "),
+                marks=[*marks, *rule],
+                log="" if has_accuracy else "y",
+            )
+        )
+    return Plot(
+        name="learning",
+        caption="How good the model is after so much virtual time. Bands are 95 % intervals.",
+        panels=panels,
+        title=_title(results),
+    )
+
+
+def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArray, FloatArray]:
+    """Return times and, at each, the value of the last evaluation before, [seed, time]."""
+    runs = [evaluated(records) for records in results.records(label)]
+    first = max(run["clock_s"][0] for run in runs)
+    last = min(run["clock_s"][-1] for run in runs)
+    times = np.linspace(min(first, last), last, N_POINTS)
+    at = [np.searchsorted(run["clock_s"], times, side="right").clip(1) - 1 for run in runs]
+    return times, np.stack([run[column][i] for run, i in zip(runs, at, strict=True)])
+
+
+def time_plot(results: Results) -> Plot:
+    """Return virtual time against rounds, and who took part how much."""
+    even = np.array([0.0, 100.0])
+    clocks, spread = [], [Line(label="all equal", x=even, y=even, is_grey=True)]
+    for label in results.scenario.policies:
+        clock = results.column(label, "clock_s")
+        rounds = shown_rounds(clock.shape[1])
+        clocks.append(curve(label, rounds, clock[:, rounds - 1]))
+        share = 100 * lorenz(selections(results, label).mean(axis=0))
+        spread.append(Line(label=label, x=np.linspace(0, 100, len(share)), y=share))
+    return Plot(
+        name="time",
+        caption="How long the rounds took, and how evenly clients were chosen (Lorenz curve). "
+        "Bands are 95 % intervals over seeds.",
+        panels=[
+            Panel(x="round", y="virtual time (s)", title="Time spent", marks=clocks),
+            Panel(
+                x="clients, least chosen first (%)",
+                y="share of all selections (%)",
+                title="Participation (Lorenz curve)",
+                marks=spread,
+            ),
+        ],
+        title=_title(results),
+    )
+
+
+def regret_plot(results: Results) -> Plot:
+    """Return cumulative regret against rounds, on plain and on logarithmic axes."""
+    rounds = shown_rounds(results.scenario.rounds)
+    late = rounds[rounds >= min(FIRST_LOGARITHMIC_ROUND, results.scenario.rounds)]
+    curves = {k: results.cumulative(k, "regret") for k in results.scenario.policies}
+    plain = [curve(label, rounds, regret[:, rounds - 1]) for label, regret in curves.items()]
+    growing = {k: regret[:, late - 1] for k, regret in curves.items()}
+    log = [curve(label, late, regret) for label, regret in growing.items() if regret.min() > 0]
+    limit = bound(results, late[-1:])[0]  # far above: a line would squeeze the others
+    allowed = f", Theorem 1 allows {limit:.0e}" if np.isfinite(limit) else ""
+    axes: dict[str, Any] = {"x": "round", "y": "cumulative regret (reward units)"}
+    return Plot(
+        name="regret",
+        caption="How much more the genie would have got. Bands are 95 % intervals over seeds.",
+        panels=[
+            Panel(title="Regret against the genie", marks=plain, **axes),
+            Panel(title=f"Logarithmic: slope 1 is linear{allowed}", marks=log, log="xy", **axes),
+        ],
+        title=_title(results),
+    )
+
+
+def data_plot(results: Results) -> Plot:
+    """Return a bar for every client: its samples, stacked by label."""
+    scenario = results.scenario
+    assert scenario.learning
+    split = scenario.learning.deal(scenario.fleet.n_clients, seed=scenario.first_seed)
+    clients, counts = shown_counts(split)
+    bars = [
+        Bars(label=f"label {label}", names=[str(k) for k in clients], height=counts[:, label])
+        for label in range(split.n_labels)
+    ]
+    return Plot(
+        name="data",
+        caption=f"The data of the clients (first world): {in_words(split)}",
+        panels=[Panel(x="clients, small to large", y="samples", marks=bars)],
+        title=in_words(split),
+    )
+
+
+def in_words(split: Split) -> str:
+    """Return what a split amounts to: sizes, label skew, and what is wrong with the data."""
+    low, middle, high = np.percentile(split.sizes, [0, 50, 100])
+    words = (
+        f"{split.n_clients:,} clients hold {low:,.0f} to {high:,.0f} samples (median {middle:,.0f})"
+    )
+    if split.n_labels > 1:
+        words += f"; label skew {split.label_skew:.2f} (0: all alike, 1: one label each)"
+    if np.any(split.quality < 1):
+        words += f"; quality {split.quality.min():.2f} to {split.quality.max():.2f}"
+    if np.any(split.label_noise > 0):
+        words += f"; {split.label_noise.mean():.0%} of the labels are wrong"
+    return words + "."
+
+
+def shown_counts(split: Split) -> tuple[IntArray, IntArray]:
+    """Return some clients from the smallest to the largest, and their labels, [client, label]."""
+    clients = _every_nth(np.argsort(split.sizes, kind="stable"), MAX_BARS)
+    return clients, split.histogram[clients]
+
+
+def heat_plot(results: Results, label: str) -> Plot:
+    """Return who took part when, in the first world."""
+    cohorts = results.run_file(label, 0).read()["cohort"]
+    n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
+    edges = np.unique(np.linspace(0, rounds, min(N_BLOCKS, rounds) + 1).astype(int))
+    blocks = np.split(cohorts, edges[1:-1])
+    counts = np.array([participation(block, n_clients) / len(block) for block in blocks])
+    clients = _slow_to_fast(results.scenario.world(0).mean_speed(1))
+    heat = Heat(
+        names=[str(k) for k in clients],
+        y=(edges[1:] + edges[:-1]) / 2,
+        value=counts[:, clients] * n_clients / results.scenario.cohort_size,
+        label="share",
+    )
+    return Plot(
+        name=f"participation-{label}",
+        caption=f"Who took part when under {label} (first world): selections of a client within a "
+        "block of rounds, in multiples of an equal share.",
+        panels=[Panel(x="clients, slow to fast", y="round", marks=[heat])],
+        on_paper=False,
+    )
+
+
+def learned_plot(results: Results) -> Plot:
+    """Return what the server could learn of speeds, against the truth, in the first world."""
+    marks: list[Points | Line] = []
+    for label in results.scenario.policies:
+        speeds = learned_speeds(results, label, 0)
+        clients = _slow_to_fast(speeds.truth)
+        counts = speeds.count[clients].tolist()
+        names = [f"client {k}, {n} answers" for k, n in zip(clients, counts, strict=True)]
+        x, y, half = speeds.truth[clients], speeds.mean[clients], speeds.half[clients]
+        marks.append(Points(label=label, x=x, y=y, half=half, names=names))
+    ends = np.array([0.0, speeds.truth.max()])
+    marks.append(Line(label="truth", x=ends, y=ends, is_grey=True))
+    return Plot(
+        name="learned",
+        caption="Speeds as observed, with 95 % intervals, against the truth (first world). Click a "
+        "policy in the legend to hide it.",
+        panels=[Panel(x="true mean speed", y="observed mean speed", marks=marks)],
+        on_paper=False,
+    )
+
+
+def shown_rounds(last: int) -> IntArray:
+    """Return the rounds at which a curve is drawn, dense at the start and even later."""
+    spaced = (np.geomspace(1, last, N_POINTS), np.linspace(1, last, N_POINTS))
+    return np.unique(np.concatenate(spaced).round().astype(np.int64))
+
+
+def _slow_to_fast(speed: FloatArray) -> IntArray:
+    return _every_nth(np.argsort(speed, kind="stable"), MAX_CLIENTS)
+
+
+def _every_nth(clients: IntArray, most: int) -> IntArray:
+    """Return all clients, or so many of them in even steps."""
+    return clients[np.unique(np.linspace(0, len(clients) - 1, most).astype(np.int64))]
+
+
+def _title(results: Results) -> str:
+    scenario = results.scenario
+    seeds = seeds_in_words(results.seeds, ", 95 % bands")
+    return f"{scenario.title} (K = {scenario.fleet.n_clients}, m = {scenario.cohort_size}, {seeds})"

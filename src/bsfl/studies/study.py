@@ -1,0 +1,64 @@
+"""What a study is: a question, the runs that answer it, and what they show."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bsfl.report import Findings
+from bsfl.runs.results import Results
+from bsfl.runs.run import run_scenario
+from bsfl.scenario.scenario import Scenario, parse_scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is put into a study.
+
+    Attributes:
+        seeds: How many worlds; None: as many as each scenario says.
+        quick: Whether a small version will do, for a look.
+        jobs: Processes; -1: one per core.
+        watch: Shows the progress of results while they are computed.
+    """
+
+    seeds: int | None = None
+    quick: bool = False
+    jobs: int = -1
+    watch: Callable[[Results], AbstractContextManager[None]] = lambda _: nullcontext()
+
+    def run(self, scenario: Scenario, folder: Path) -> Results:
+        """Run what is missing in a folder and return the results."""
+        results = Results(folder, scenario, self.seeds or scenario.seeds)
+        with self.watch(results):
+            return run_scenario(scenario, folder, seeds=results.seeds, jobs=self.jobs)
+
+
+class Study(Protocol):
+    """Runs what is missing in a folder, and says what came out. Its docstring says the question."""
+
+    def play(self, folder: Path, effort: Effort) -> Findings:
+        """Return what came out."""
+        ...
+
+
+def conduct(study: Study, folder: Path, effort: Effort) -> Findings:
+    """Play a study and write what came out into the folder."""
+    findings = study.play(folder, effort)
+    findings.write(folder)
+    return findings
+
+
+def changed(scenario: Scenario, **changes: Any) -> Scenario:
+    """Return a scenario with other values of its keys; None takes a key out."""
+    source = {k: v for k, v in {**scenario.source, **changes}.items() if v is not None}
+    return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
+
+
+def with_policies(
+    scenario: Scenario, policies: dict[str, tuple[str, dict[str, Any]]], **changes: Any
+) -> Scenario:
+    """Return a scenario with other policies, (registry name, settings) by label."""
+    tables = {label: {"policy": name, **settings} for label, (name, settings) in policies.items()}
+    return changed(scenario, policies=tables, **changes)

@@ -3,7 +3,7 @@
 import copy
 import tomllib
 
-from bsfl.scenario.scenario import parse_scenario
+from bsfl.scenario import parse_scenario
 
 SMALL = """
 title = "small"

@@ -1,7 +1,7 @@
 """Optional dependencies: which extra brings which package."""
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,3 +50,11 @@ def optional_module(name: str) -> Any:
     """Return an optional package that is needed only now."""
     with optional_imports():
         return importlib.import_module(name)
+
+
+def in_parallel(
+    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, jobs: int
+) -> Any:
+    """Return what a function gives for many calls, in processes of joblib; -1: one per core."""
+    joblib = optional_module("joblib")
+    return joblib.Parallel(n_jobs=jobs)(joblib.delayed(function)(*call) for call in calls)

@@ -12,8 +12,8 @@ import pytest
 from bsfl.report import scenario_findings
 from bsfl.report.learned import learned_speeds
 from bsfl.report.scenario import shown_counts
-from bsfl.runs.run import run_scenario
-from bsfl.scenario.scenario import parse_scenario
+from bsfl.runs import run_scenario
+from bsfl.scenario import parse_scenario
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 MARKUP = "<img src=x onerror=alert(1)>"

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.learning import shares
+from bsfl.runs import run_scenario
 from bsfl.runs.checkpoint import Checkpointed
-from bsfl.runs.run import run_scenario
-from bsfl.scenario.scenario import parse_scenario
+from bsfl.scenario import parse_scenario
 
 CONTENT = {
     "title": "cut",
@@ -112,7 +112,7 @@ def test_a_killed_training_run_ends_with_the_same_accuracy(tmp_path):
         "from bsfl.runs import checkpoint\n"
         "checkpoint.Checkpointed.__init__.__defaults__ = (0.2,)\n"
         "from bsfl.runs.run import run_scenario\n"
-        "from bsfl.scenario.scenario import parse_scenario\n"
+        "from bsfl.scenario import parse_scenario\n"
         "scenario = parse_scenario(json.loads(sys.argv[1]), name='cut', file='x')\n"
         "run_scenario(scenario, Path(sys.argv[2]), jobs=1)\n"
     )

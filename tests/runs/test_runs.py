@@ -20,9 +20,8 @@ from bsfl.cli.tables import drawn
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini
 from bsfl.report import scenario_findings
+from bsfl.runs import Results, open_results, run_scenario
 from bsfl.runs import run as runner
-from bsfl.runs.results import Results, open_results
-from bsfl.runs.run import run_scenario
 from bsfl.simulation import simulate
 from small_scenario import SMALL, parse
 

@@ -14,9 +14,9 @@ from bsfl.analysis.summary import summarise
 from bsfl.analysis.target import Target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.policies import UniformRandom
-from bsfl.runs.results import open_results
+from bsfl.runs import open_results
 from bsfl.runs.run import XLA_THREADS, run_scenario, xla_threads
-from bsfl.scenario.scenario import parse_scenario
+from bsfl.scenario import parse_scenario
 from bsfl.simulation import Training, simulate
 
 

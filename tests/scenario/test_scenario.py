@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.scenario.scenario import (
+from bsfl.scenario import (
     find_scenario,
     read_scenario,
     shipped_scenarios,

@@ -6,8 +6,8 @@ import pytest
 from bsfl.analysis.statistics import at_same_gini
 from bsfl.fairness import gini
 from bsfl.report import paper
-from bsfl.runs.run import run_scenario
-from bsfl.scenario.scenario import find_scenario, parse_scenario
+from bsfl.runs import run_scenario
+from bsfl.scenario import find_scenario, parse_scenario
 from bsfl.studies import ABLATIONS, STUDIES, ablations, floor, radius
 from bsfl.studies.study import Effort
 

@@ -13,9 +13,8 @@ from bsfl.analysis.summary import summarise
 from bsfl.analysis.target import at_equal_times, evaluated, find_target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.policies import POLICIES, make_policy
-from bsfl.runs.results import Results, open_results
-from bsfl.runs.run import run_scenario
-from bsfl.scenario.scenario import find_scenario, parse_scenario
+from bsfl.runs import Results, open_results, run_scenario
+from bsfl.scenario import find_scenario, parse_scenario
 from bsfl.studies import leaderboard as lb
 from bsfl.studies.study import Effort, with_policies
 

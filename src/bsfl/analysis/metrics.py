@@ -17,7 +17,7 @@ from bsfl.analysis.statistics import at_same_gini
 from bsfl.analysis.target import Target, at_equal_times, at_the_end, time_to
 from bsfl.fairness import capped_shares, gini, participation
 from bsfl.records import FloatArray
-from bsfl.runs.results import Records, Results
+from bsfl.runs import Records, Results
 from bsfl.simulation import growth_exponent
 
 BASELINES = ("random", "weighted")

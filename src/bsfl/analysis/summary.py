@@ -12,8 +12,8 @@ from bsfl.analysis.statistics import Interval, interval, seeds_in_words
 from bsfl.analysis.target import Target, find_target
 from bsfl.policies import POLICIES
 from bsfl.records import FloatArray, IntArray
-from bsfl.runs.results import Results
-from bsfl.scenario.scenario import Scenario
+from bsfl.runs import Results
+from bsfl.scenario import Scenario
 from bsfl.simulation import regret_bound
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bsfl.records import BoolArray, FloatArray
-from bsfl.runs.results import Records, Results
+from bsfl.runs import Records, Results
 
 ACCURACY_PART, LOSS_TIMES = 0.97, 2.0
 """The target where a scenario names none, relative to what the worst policy ends with."""

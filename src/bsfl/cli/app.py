@@ -53,7 +53,7 @@ def policies() -> None:
 @app.command()
 def scenarios() -> None:
     """List the scenarios that come with bsfl, and the paper's figures."""
-    from bsfl.scenario.scenario import read_scenario, shipped_scenarios
+    from bsfl.scenario import read_scenario, shipped_scenarios
 
     names = ("scenario", "clients", "cohort", "rounds or time", "about")
     table = Table(*names, box=None, pad_edge=False)
@@ -92,7 +92,7 @@ def run(
     with clear_errors():
         from bsfl.cli.progress import watch
         from bsfl.report import scenario_findings
-        from bsfl.scenario.scenario import find_scenario, with_more_policies
+        from bsfl.scenario import find_scenario, with_more_policies
         from bsfl.studies.study import Effort
 
         found = with_more_policies(find_scenario(scenario), policies or [])
@@ -113,7 +113,7 @@ def report(
     """
     with clear_errors():
         from bsfl.report import scenario_findings
-        from bsfl.runs.results import open_results
+        from bsfl.runs import open_results
 
         findings = scenario_findings(open_results(folder))
         findings.write(folder)

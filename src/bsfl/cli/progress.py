@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from bsfl.runs.results import Results
+from bsfl.runs import Results
 
 PAUSE_S = 0.3
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bsfl.records import FloatArray, IntArray
-from bsfl.runs.results import Results
+from bsfl.runs import Results
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from bsfl.records import FloatArray, IntArray
 from bsfl.report.findings import Findings
 from bsfl.report.learned import learned_speeds
 from bsfl.report.plots import Bars, Heat, Line, Panel, Plot, Points, Rule, curve
-from bsfl.runs.results import Results, read_manifest
+from bsfl.runs import Results, read_manifest
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""

@@ -1,1 +1,6 @@
 """Policies x worlds: played in parallel, resumable, with results on disk."""
+
+from bsfl.runs.results import Records, Results, open_results, read_manifest
+from bsfl.runs.run import run_scenario
+
+__all__ = ["Records", "Results", "open_results", "read_manifest", "run_scenario"]

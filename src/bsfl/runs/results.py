@@ -24,7 +24,7 @@ import bsfl
 from bsfl.errors import InvalidInput
 from bsfl.files import lock, write_json
 from bsfl.records import FloatArray, RoundRecord
-from bsfl.scenario.scenario import Scenario, parse_scenario
+from bsfl.scenario import Scenario, parse_scenario
 
 Records = npt.NDArray[np.void]
 FLUSH_EVERY = 50

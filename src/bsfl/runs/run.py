@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.extras import optional_imports
+from bsfl.extras import in_parallel
 from bsfl.files import alone_in, replace_file
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policies import Policy
@@ -19,9 +19,6 @@ from bsfl.runs.results import Results
 from bsfl.scenario.scenario import Scenario, at
 from bsfl.simulation import simulate
 from bsfl.state import State
-
-with optional_imports():
-    from joblib import Parallel, delayed
 
 XLA_THREADS = "PJRT_NPROC"
 """Environment variable that says how many threads XLA has in a process, read when JAX starts."""
@@ -48,7 +45,7 @@ def run_scenario(
         dry_run(scenario)
     with alone_in(folder):
         results.write_manifest()
-    Parallel(n_jobs=jobs)(delayed(run_one)(results, *run, workers, os.getpid()) for run in missing)
+    in_parallel(run_one, [(results, *run, workers, os.getpid()) for run in missing], jobs=jobs)
     return results
 
 

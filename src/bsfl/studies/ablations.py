@@ -16,8 +16,8 @@ from bsfl.fairness import gini, participation
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
-from bsfl.runs.results import Results
-from bsfl.scenario.scenario import Scenario, find_scenario
+from bsfl.runs import Results
+from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort
 
 Row = dict[str, str | Interval | None]

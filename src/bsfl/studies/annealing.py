@@ -9,16 +9,13 @@ import numpy as np
 
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.tables import Table
-from bsfl.extras import optional_imports
+from bsfl.extras import in_parallel
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray
 from bsfl.report import Findings
 from bsfl.report.plots import Bars, Line, Panel, Plot, Points, Rule, curve
 from bsfl.solvers import PROPOSALS, anneal, energy, solve_exact
 from bsfl.studies.study import Effort
-
-with optional_imports():
-    from joblib import Parallel, delayed
 
 ALPHA = 1.0
 PAPER_WIN_RATE = 0.983
@@ -60,7 +57,7 @@ def energy_paths(
         return walk.energies
 
     tasks = [(proposal, seed) for proposal in PROPOSALS for seed in range(runs)]
-    found = Parallel(n_jobs=jobs)(delayed(path)(*task) for task in tasks)
+    found = in_parallel(path, tasks, jobs=jobs)
     paths: dict[str, FloatArray] = {
         p: np.array(found[i * runs : (i + 1) * runs]) for i, p in enumerate(PROPOSALS)
     }
@@ -76,7 +73,7 @@ def tournament(*, instances: int, steps: int, jobs: int) -> dict[str, Any]:
     (optimum - energy) / (optimum - mean energy of a random cohort): 0 optimal, 1 no better than
     chance.
     """
-    played = Parallel(n_jobs=jobs)(delayed(_play)(seed, steps) for seed in range(instances))
+    played = in_parallel(_play, [(seed, steps) for seed in range(instances)], jobs=jobs)
     scores = np.array(played)  # [instance, proposal, (last, best)]
     swap = scores[:, PROPOSALS.index("swap")]
     result: dict[str, Any] = {"instances": instances, "steps": steps, "proposals": {}}

@@ -4,7 +4,7 @@ import numpy as np
 
 from bsfl.analysis.statistics import interval
 from bsfl.records import FloatArray
-from bsfl.runs.results import Results
+from bsfl.runs import Results
 from bsfl.studies.ablations import Ablation, Found, Row
 
 

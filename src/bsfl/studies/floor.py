@@ -5,8 +5,8 @@ import numpy as np
 from bsfl.analysis.metrics import fair_selections
 from bsfl.analysis.statistics import interval
 from bsfl.records import FloatArray
-from bsfl.runs.results import Results
-from bsfl.scenario.scenario import Scenario
+from bsfl.runs import Results
+from bsfl.scenario import Scenario
 from bsfl.studies.ablations import Ablation, Found, Row, mean_rounds
 from bsfl.studies.study import changed
 

@@ -17,19 +17,16 @@ from bsfl.analysis.summary import Summary, summarise
 from bsfl.analysis.tables import summary_table
 from bsfl.analysis.target import at_the_end, find_target, time_to
 from bsfl.errors import InvalidInput
-from bsfl.extras import optional_imports
+from bsfl.extras import in_parallel
 from bsfl.fairness import gini, participation
 from bsfl.files import write_json
 from bsfl.policies import POLICIES
 from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
+from bsfl.scenario import Scenario, find_scenario
 from bsfl.scenario.learning_spec import LINEAR
-from bsfl.scenario.scenario import Scenario, find_scenario
 from bsfl.simulation import simulate
 from bsfl.studies.study import Effort, changed, with_policies
-
-with optional_imports():
-    from joblib import Parallel, delayed
 
 ARENA = (
     "phones-iid",
@@ -261,11 +258,8 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
     choices = [(label, alpha) for label in able for alpha in FRONT_ALPHAS]
     policies = [(able[label][0], {**able[label][1], "alpha": alpha}) for label, alpha in choices]
     weighted = with_policies(scenario, {str(i): policy for i, policy in enumerate(policies)})
-    played = Parallel(n_jobs=jobs)(
-        delayed(_played)(weighted, label, seed)
-        for label in weighted.policies
-        for seed in range(seeds)
-    )
+    runs = [(weighted, label, seed) for label in weighted.policies for seed in range(seeds)]
+    played = in_parallel(_played, runs, jobs=jobs)
     measured = np.array(played).reshape(len(choices), seeds, 2).mean(axis=1)
     points = [
         {"front": label, "alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}

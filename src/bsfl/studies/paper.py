@@ -8,7 +8,7 @@ import numpy as np
 from bsfl.generalization import signed_power
 from bsfl.report import Findings, scenario_findings
 from bsfl.report.plots import Line, Panel, Plot, Rule
-from bsfl.scenario.scenario import Scenario, find_scenario
+from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort, changed
 
 QUICK_PART, QUICK_SEEDS = 10, 3

@@ -5,8 +5,8 @@ import numpy as np
 from bsfl.analysis.statistics import at_same_gini, interval
 from bsfl.fairness import gini, participation
 from bsfl.report.plots import Line, Panel, Plot, curve
-from bsfl.runs.results import Records
-from bsfl.scenario.scenario import Scenario
+from bsfl.runs import Records
+from bsfl.scenario import Scenario
 from bsfl.studies.ablations import Ablation, Found, Row
 
 TURNS_LEFT_OUT = 3

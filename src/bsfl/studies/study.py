@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bsfl.report import Findings
-from bsfl.runs.results import Results
-from bsfl.runs.run import run_scenario
-from bsfl.scenario.scenario import Scenario, parse_scenario
+from bsfl.runs import Results, run_scenario
+from bsfl.scenario import Scenario, parse_scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from bsfl import checks
 from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import Table
 from bsfl.errors import InvalidInput
-from bsfl.extras import optional_imports
+from bsfl.extras import in_parallel
 from bsfl.fairness import gini, participation
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Recorded
@@ -21,9 +21,6 @@ from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points, Rule
 from bsfl.simulation import simulate
 from bsfl.studies.study import Effort
-
-with optional_imports():
-    from joblib import Parallel, delayed
 
 WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 """Values of alpha that are tried, in units of K/m."""
@@ -116,11 +113,12 @@ def try_settings(
         for index, settings in INDICES.items()
         for weight in WEIGHTS
     ]
-    played = Parallel(n_jobs=jobs)(
-        delayed(_play)(log, settings, cohort_size, rounds, seed)
+    runs = [
+        (log, settings, cohort_size, rounds, seed)
         for _, settings in choices
         for seed in range(seeds)
-    )
+    ]
+    played = in_parallel(_play, runs, jobs=jobs)
     numbers = np.array(played).reshape(len(choices), seeds, 3)
     by_chance = numbers[0, :, 0]
     return [

@@ -81,6 +81,5 @@ def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatAr
 
 
 DEFICITS: Registry[Deficit] = Registry(
-    "generalization",
-    {"equal": equal_deficit, "weighted": weighted_deficit, "loss": loss_deficit},
+    "generalization", {"equal": equal_deficit, "weighted": weighted_deficit, "loss": loss_deficit}
 )

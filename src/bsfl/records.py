@@ -14,6 +14,7 @@ from bsfl.errors import InvalidInput
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Rng = np.random.Generator
 
 NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 

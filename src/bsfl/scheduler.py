@@ -16,15 +16,7 @@ from bsfl.errors import InvalidInput, NotAStateFile, NotSelected
 from bsfl.migrations import SCHEMA, migrated
 from bsfl.policies import Policy
 from bsfl.randomness import stream
-from bsfl.records import (
-    NOBODY,
-    IntArray,
-    Observation,
-    Report,
-    Roster,
-    RoundContext,
-    RoundRecord,
-)
+from bsfl.records import NOBODY, IntArray, Observation, Report, Roster, RoundContext, RoundRecord
 from bsfl.saved_policy import described, policy_of
 from bsfl.state import State, leaves, put, take_over
 

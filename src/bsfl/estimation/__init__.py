@@ -2,14 +2,7 @@
 
 from bsfl.estimation.averages import Averages, Selections, believed_latency
 from bsfl.estimation.indices import INDICES, Evidence, Index, Lognormal, Means
-from bsfl.estimation.memory import (
-    MEMORIES,
-    ClientStats,
-    Discounted,
-    Lasting,
-    Memory,
-    Windowed,
-)
+from bsfl.estimation.memory import MEMORIES, ClientStats, Discounted, Lasting, Memory, Windowed
 from bsfl.estimation.participation import AIMS, Aim, Floor, MaxGini
 from bsfl.estimation.queues import Queued
 from bsfl.estimation.radii import RADII, Radius, hoeffding_radius

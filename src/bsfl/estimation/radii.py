@@ -82,10 +82,5 @@ def no_radius(count: IntArray | FloatArray, *, t: float, m: int, variance: Varia
 
 RADII: Registry[Radius] = Registry(
     "radius",
-    {
-        "paper": paper_radius,
-        "cucb": cucb_radius,
-        "bernstein": bernstein_radius,
-        "none": no_radius,
-    },
+    {"paper": paper_radius, "cucb": cucb_radius, "bernstein": bernstein_radius, "none": no_radius},
 )

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 
 N_NODES = 2001
 """Noise values at which the integrals of true means are evaluated (relative error about 1e-6)."""
@@ -35,7 +35,7 @@ class Latencies(Protocol):
         """How many clients there are."""
         ...
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the seconds that every client would take in round t, chosen or not."""
         ...
 
@@ -62,7 +62,7 @@ class Noisy:
     latency: Callable[[float | FloatArray], FloatArray]
     noise: str = "normal"
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the latency of every client in one round."""
         sample = rng.standard_normal if self.noise == "normal" else rng.standard_exponential
         return self.latency(sample(self.n_clients))
@@ -121,7 +121,7 @@ class Recorded:
         """How many clients there are."""
         return len(self.recorded)
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return one of its recorded latencies for every client."""
         picks = rng.random(self.n_clients)
         return np.array([r[int(p * len(r))] for r, p in zip(self.recorded, picks, strict=True)])
@@ -150,7 +150,7 @@ class Swapped:
         """How many clients there are."""
         return self.base.n_clients
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the latency of every client in round t."""
         drawn = self.base.draw(t, rng)
         return drawn if t < self.at else drawn[self.source]
@@ -187,7 +187,7 @@ class Scaled:
         """How many clients there are."""
         return self.base.n_clients
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the latency of every client in round t."""
         return self.base.draw(t, rng) * self.factor_in(t)
 
@@ -217,7 +217,7 @@ class Flaky:
         """How many clients there are."""
         return self.base.n_clients
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the latency of every client in round t, infinite where the answer is lost."""
         drawn = self.base.draw(t, rng)
         return np.where(rng.random(self.n_clients) < self.probability, np.inf, drawn)

@@ -4,7 +4,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.fleet.latency import Latencies, lognormal
-from bsfl.records import FloatArray
+from bsfl.records import FloatArray, Rng
 
 # Quantiles of 20,000 phones in FedScale's device data: milliseconds per sample at inference, and
 # the natural logarithm of the bandwidth in kbit/s. The two are uncorrelated there and here.
@@ -27,7 +27,7 @@ TRAINING_OVER_INFERENCE = 3.0
 
 def phones(
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     samples: float | FloatArray = 120,
     model_bytes: float = 1_000_000,
@@ -48,15 +48,13 @@ def phones(
     )
 
 
-def capacities(n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def capacities(n_clients: int, rng: Rng) -> tuple[FloatArray, FloatArray]:
     """Return milliseconds per sample at inference and bandwidth in kbit/s of phones."""
     compute_ms = np.interp(rng.random(n_clients), LEVELS, COMPUTE_MS)
     return compute_ms, np.exp(np.interp(rng.random(n_clients), LEVELS, LOG_KBPS))
 
 
-def phone_features(
-    n_clients: int, rng: np.random.Generator, noise_rng: np.random.Generator, *, noise: float
-) -> FloatArray:
+def phone_features(n_clients: int, rng: Rng, noise_rng: Rng, *, noise: float) -> FloatArray:
     """Return what a server may know of phones before it meets them, [client, 2].
 
     The logarithms of computing time and bandwidth, each with normal noise of standard deviation

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry, check_settings
 
 Range = tuple[float, float]
@@ -82,7 +82,7 @@ class Split:
 def iid(
     labels: npt.ArrayLike,
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     samples: int | None = None,
     reuse: bool = False,
@@ -117,12 +117,7 @@ def iid(
 
 
 def dirichlet(
-    labels: npt.ArrayLike,
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    alpha: float,
-    size_sigma: float = 0.0,
+    labels: npt.ArrayLike, n_clients: int, rng: Rng, *, alpha: float, size_sigma: float = 0.0
 ) -> Split:
     """Return clients whose shares of the labels are Dirichlet: the smaller alpha, the fewer labels.
 
@@ -159,13 +154,7 @@ def dirichlet(
     )
 
 
-def shards(
-    labels: npt.ArrayLike,
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    shards_per_client: int = 2,
-) -> Split:
+def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
     """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
 
     The K s shards have equal sizes, up to one sample. A shard may reach over the border between
@@ -184,9 +173,7 @@ def shards(
     return _split(y, [np.concatenate([pieces[i] for i in hand]) for hand in hands])
 
 
-def quantity(
-    labels: npt.ArrayLike, n_clients: int, rng: np.random.Generator, *, sigma: float = 1.0
-) -> Split:
+def quantity(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, sigma: float = 1.0) -> Split:
     """Return clients of lognormal size with labels at random.
 
     Sizes are one sample and a share of the rest that is proportional to exp(sigma N(0, 1)).
@@ -196,7 +183,7 @@ def quantity(
     return _split(y, np.split(rng.permutation(len(y)), np.cumsum(sizes)[:-1]))
 
 
-def with_label_noise(split: Split, rng: np.random.Generator, *, share: Range) -> Split:
+def with_label_noise(split: Split, rng: Rng, *, share: Range) -> Split:
     """Return the split with some labels replaced by another, all others equally likely.
 
     Each client draws its share of wrong labels uniformly from the range; it is rounded to whole
@@ -214,15 +201,13 @@ def with_label_noise(split: Split, rng: np.random.Generator, *, share: Range) ->
     return replace(split, labels=labels, label_noise=wanted / split.sizes)
 
 
-def with_quality(split: Split, rng: np.random.Generator, *, quality: Range) -> Split:
+def with_quality(split: Split, rng: Rng, *, quality: Range) -> Split:
     """Return the split with a quality for every client, uniform in the range; see add_noise."""
     low, high = _range("quality", quality)
     return replace(split, quality=rng.uniform(low, high, split.n_clients))
 
 
-def add_noise(
-    images: npt.NDArray[np.uint8], quality: float, rng: np.random.Generator
-) -> npt.NDArray[np.uint8]:
+def add_noise(images: npt.NDArray[np.uint8], quality: float, rng: Rng) -> npt.NDArray[np.uint8]:
     """Return images with Gaussian noise of standard deviation (1 - quality) / 4 of full range."""
     sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - checks.between("quality", quality, 0.0, 1.0))
     if sd == 0.0:
@@ -263,7 +248,7 @@ def _split(y: IntArray, held: list[IntArray]) -> Split:
     )
 
 
-def _stratified(y: IntArray, rng: np.random.Generator) -> IntArray:
+def _stratified(y: IntArray, rng: Rng) -> IntArray:
     """Return all samples in an order whose every beginning has the labels in equal shares."""
     shuffled = rng.permutation(len(y))
     by_label = shuffled[np.argsort(y[shuffled], kind="stable")]
@@ -272,7 +257,7 @@ def _stratified(y: IntArray, rng: np.random.Generator) -> IntArray:
     return by_label[np.argsort((rank + 0.5) / np.repeat(counts, counts), kind="stable")]
 
 
-def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generator) -> IntArray:
+def _sizes(n_samples: int, n_clients: int, sigma: float, rng: Rng) -> IntArray:
     """Return sizes of at least 1 with the given sum; beyond the 1, shares are lognormal."""
     checks.at_least("size_sigma", sigma, 0.0)
     draw = sigma * rng.standard_normal(n_clients)
@@ -286,9 +271,7 @@ def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generato
     return sizes
 
 
-def _serve(
-    taste: FloatArray, sizes: IntArray, supply: IntArray, rng: np.random.Generator
-) -> IntArray:
+def _serve(taste: FloatArray, sizes: IntArray, supply: IntArray, rng: Rng) -> IntArray:
     """Return [K, n_labels] counts whose rows sum to `sizes` and columns to `supply`.
 
     Every pass empties the shelf of each label that was asked for too often, or ends: at most
@@ -320,12 +303,7 @@ def _range(name: str, value: Range) -> Range:
 
 SPLITS: Registry[Callable[..., Split]] = Registry(
     "split",
-    {
-        "iid": iid,
-        "dirichlet": dirichlet,
-        "shards": shards,
-        "quantity": quantity,
-    },
+    {"iid": iid, "dirichlet": dirichlet, "shards": shards, "quantity": quantity},
     group="bsfl.splits",
 )
 

@@ -15,7 +15,7 @@ import numpy as np
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import phone_latencies
-from bsfl.records import LATENCY_RANGE, FloatArray
+from bsfl.records import LATENCY_RANGE, FloatArray, Rng
 
 LATENCY = ("latency_s",)
 CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
@@ -23,7 +23,7 @@ CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
 
 def trace(
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     path: str = "",
     samples: float | FloatArray = 120,

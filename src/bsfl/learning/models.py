@@ -16,6 +16,7 @@ from jax import Array
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
+from bsfl.records import Rng
 
 Layers = dict[str, dict[str, Array]]
 """Parameters: for each layer its `weight` and `bias`."""
@@ -38,14 +39,14 @@ class Model:
             with None otherwise.
     """
 
-    init: Callable[[np.random.Generator], Layers]
+    init: Callable[[Rng], Layers]
     apply: Callable[[Layers, Array, Array | None], Array]
 
 
 def linear(n_features: int) -> Model:
     """Return y = x w + b, one number per sample, from w = 0."""
 
-    def init(rng: np.random.Generator) -> Layers:
+    def init(rng: Rng) -> Layers:
         return {"output": {"weight": jnp.zeros((n_features, 1)), "bias": jnp.zeros(1)}}
 
     def apply(params: Layers, x: Array, key: Array | None) -> Array:
@@ -125,7 +126,7 @@ def _convolutional(
         raise InvalidInput(f"dropout must be at least 0 and below 1, got {dropout!r}")
     n_features = (shape[0] >> n_pools) * (shape[1] >> n_pools) * kernels[-1][1]
 
-    def init(rng: np.random.Generator) -> Layers:
+    def init(rng: Rng) -> Layers:
         params = {f"conv{i}": _layer(rng, 3, 3, c, o) for i, (c, o) in enumerate(kernels, 1)}
         params["dense"] = _layer(rng, n_features, width)
         params["output"] = _layer(rng, width, n_labels)
@@ -142,7 +143,7 @@ def _convolutional(
     return Model(init, apply)
 
 
-def _layer(rng: np.random.Generator, *shape: int) -> dict[str, Array]:
+def _layer(rng: Rng, *shape: int) -> dict[str, Array]:
     weight = rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))
     return {"weight": jnp.asarray(weight, jnp.float32), "bias": jnp.zeros(shape[-1])}
 

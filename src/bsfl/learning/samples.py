@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import InvalidInput
-from bsfl.records import IntArray
+from bsfl.records import IntArray, Rng
 
 IndexArray = npt.NDArray[np.int32]
 
@@ -55,7 +55,7 @@ class Holdings:
         return np.diff(self.start)
 
     def batches(
-        self, client: int, *, batch_size: int, epochs: int, rng: np.random.Generator
+        self, client: int, *, batch_size: int, epochs: int, rng: Rng
     ) -> tuple[IndexArray, IndexArray]:
         """Return the rows of every step of a client's training, and how many of them count.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.policies.base import part_of, top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, require_losses, sample_counts
 from bsfl.state import ClientState, per_client
 
@@ -49,7 +49,7 @@ class AFL:
         """Return the state before the first round."""
         return AflState.of(n_clients)
 
-    def select(self, state: AflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: AflState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the clients drawn by value and the uniform ones."""
         clients, m = context.available, context.cohort_size
         if len(clients) <= m:

@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.policies.base import top_m
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.state import per_client
 
 
@@ -41,7 +41,7 @@ class AgeBased:
         """Return the state before the first round."""
         return AgeState.of(n_clients)
 
-    def select(self, state: AgeState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: AgeState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the m largest products, ties broken at random."""
         clients = context.available
         score = self.ages(state, context, clients) * self.speeds(state, clients)

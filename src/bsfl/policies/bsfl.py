@@ -13,7 +13,7 @@ from bsfl.estimation.memory import MEMORIES, Lasting, Memory
 from bsfl.estimation.participation import AIMS, Aim
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.base import top_m
-from bsfl.records import NOBODY, OK, FloatArray, IntArray, Report, RoundContext, pick
+from bsfl.records import NOBODY, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
 from bsfl.registry import check_part, part
 from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses
 from bsfl.solvers import SOLVERS, Solver
@@ -108,7 +108,7 @@ class BSFL:
             weight=self.alpha.init() if isinstance(self.alpha, Aim) else NothingLearned(),
         )
 
-    def select(self, state: BsflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: BsflState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the cohort (eq. At): clients never chosen first, then the best of the others.
 
         The minimum ignores an infinite index, so it alone would not send the last few unexplored

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.estimation.radii import hoeffding_radius
 from bsfl.policies.base import top_m
-from bsfl.records import IntArray, Report, RoundContext
+from bsfl.records import IntArray, Report, Rng, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class CsUcb:
         """Return the state before the first round."""
         return Averages.of(n_clients)
 
-    def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         """Return the m largest indices, ties broken at random."""
         clients, m = context.available, context.cohort_size
         radius = hoeffding_radius(

@@ -10,7 +10,7 @@ from bsfl.estimation.averages import believed_latency
 from bsfl.estimation.queues import Queued
 from bsfl.estimation.radii import hoeffding_radius
 from bsfl.policies.base import top_m
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class CsUcbQ:
         """Return the state before the first round."""
         return Queued.of(n_clients)
 
-    def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: Queued, context: RoundContext, rng: Rng) -> IntArray:
         """Return the m largest scores, ties broken at random."""
         clients = context.available
         scale = 2.0 * self.exploration

@@ -7,7 +7,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import known_numbers, must_cover
 
 
@@ -53,7 +53,7 @@ class FedCS:
                 must_cover(name, getattr(self, name), n_clients)
         return Averages.of(n_clients)
 
-    def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         """Return the greedy cohort of the candidates, ties broken at random."""
         n_asked = len(context.available) if self.candidates is None else self.candidates
         clients = rng.permutation(context.available)[:n_asked]

@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import Selections
 from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import keep_losses, known_numbers, must_cover
 from bsfl.solvers import SOLVERS, Solver
 
@@ -49,9 +49,7 @@ class Genie:
         must_cover("mean_speed", self.mean_speed, n_clients)
         return Selections.of(n_clients)
 
-    def select(
-        self, state: Selections, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
         """Return the best cohort given the truth and this policy's own history."""
         available, m = context.available, context.cohort_size
         if len(available) <= m:

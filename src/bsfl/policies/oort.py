@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import believed_latency
 from bsfl.policies.base import part_of, top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import (
     LOSS,
     SAMPLES,
@@ -103,7 +103,7 @@ class Oort:
             must_cover("expected_s", self.expected_s, n_clients)
         return OortState.of(n_clients, percentile=self.percentile)
 
-    def select(self, state: OortState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: OortState, context: RoundContext, rng: Rng) -> IntArray:
         """Return clients drawn by score, and new ones; where one kind runs out, the other fills."""
         clients, m = context.available, context.cohort_size
         if len(clients) <= m:
@@ -132,18 +132,13 @@ class Oort:
         """Return epsilon in round t: explore x decay^(t-1), at least explore_min."""
         return max(self.explore * self.explore_decay ** (t - 1), self.explore_min)
 
-    def newcomers(self, new: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+    def newcomers(self, new: IntArray, n: int, rng: Rng) -> IntArray:
         """Return the positions of n clients never chosen: the quickest, or any."""
         speed = np.zeros(len(new)) if self.expected_s is None else -self.expected_s[new]
         return top_m(speed, n, rng)
 
     def best(
-        self,
-        state: OortState,
-        context: RoundContext,
-        known: IntArray,
-        n: int,
-        rng: np.random.Generator,
+        self, state: OortState, context: RoundContext, known: IntArray, n: int, rng: Rng
     ) -> IntArray:
         """Return the positions of n known clients, drawn by score among the best ones."""
         if n == 0:

@@ -10,7 +10,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Selections
 from bsfl.policies.base import top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses, registered_sizes, require_losses
 
 AskLosses = Callable[[IntArray], FloatArray]
@@ -50,9 +50,7 @@ class PowerOfChoice:
         """Return the state before the first round."""
         return Selections.of(n_clients)
 
-    def select(
-        self, state: Selections, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
         """Return the candidates with the largest losses, ties broken at random."""
         sizes = registered_sizes(context)
         clients, m = context.available, context.cohort_size

@@ -9,7 +9,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import believed_latency
 from bsfl.estimation.queues import Queued
-from bsfl.records import BoolArray, FloatArray, IntArray, Report, RoundContext
+from bsfl.records import BoolArray, FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import known_numbers, must_cover
 from bsfl.solvers import solve_exact
 from bsfl.state import per_client
@@ -98,9 +98,7 @@ class RbcsF:
         """Length of a client's context."""
         return 1 if self.compute is None else 3
 
-    def select(
-        self, state: RbcsFState, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: RbcsFState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the best cohort, ties broken at random.
 
         Minimising V max_S latency - sum_S z is maximising min_S (-V latency) + (m / m) sum_S z,

@@ -8,7 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, keep_losses, require_losses
 from bsfl.state import per_client
 
@@ -80,7 +80,7 @@ class TiFL:
             probability=np.full(self.tiers, 1.0 / self.tiers),
         )
 
-    def select(self, state: TiflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: TiflState, context: RoundContext, rng: Rng) -> IntArray:
         """Return clients to profile, and where there are too few, clients of one tier."""
         clients, m = context.available, context.cohort_size
         if len(clients) <= m:
@@ -141,9 +141,7 @@ class TiFL:
         """Return mean latencies in seconds; tau_max for a client that never answered."""
         return self.tau_max * (1.0 - state.mean[clients])
 
-    def draw_tier(
-        self, state: TiflState, tier: IntArray, n_places: int, rng: np.random.Generator
-    ) -> int:
+    def draw_tier(self, state: TiflState, tier: IntArray, n_places: int, rng: Rng) -> int:
         """Return a tier that has credits and enough available clients, by probability.
 
         If no tier has both, every available client is equally likely to bring its tier in.

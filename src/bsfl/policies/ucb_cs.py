@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.policies.base import top_m
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, keep_losses, registered_sizes, require_losses
 from bsfl.state import ClientState, per_client
 
@@ -60,9 +60,7 @@ class UcbCs:
         """Return the state before the first round."""
         return UcbCsState.of(n_clients)
 
-    def select(
-        self, state: UcbCsState, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: UcbCsState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the m largest indices, ties broken at random."""
         sizes = registered_sizes(context)
         clients = context.available

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import IntArray, Report, RoundContext
+from bsfl.records import IntArray, Report, Rng, RoundContext
 from bsfl.state import NothingLearned
 
 
@@ -16,9 +16,7 @@ class UniformRandom:
         """Return the empty state."""
         return NothingLearned()
 
-    def select(
-        self, state: NothingLearned, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
         """Return a uniform cohort."""
         m = min(context.cohort_size, len(context.available))
         return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))

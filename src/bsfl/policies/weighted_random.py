@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.fairness import capped_shares
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import SAMPLES, registered_sizes
 from bsfl.state import NothingLearned
 
@@ -28,9 +28,7 @@ class WeightedRandom:
         """Return the empty state."""
         return NothingLearned()
 
-    def select(
-        self, state: NothingLearned, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
         """Return a cohort of the available clients."""
         sizes = registered_sizes(context)
         m = min(context.cohort_size, len(context.available))
@@ -43,7 +41,7 @@ class WeightedRandom:
         """Learn nothing."""
 
 
-def systematic_sample(inclusion: FloatArray, rng: np.random.Generator) -> IntArray:
+def systematic_sample(inclusion: FloatArray, rng: Rng) -> IntArray:
     r"""Return positions drawn with the given inclusion probabilities, which sum to a whole number.
 
     Lay the probabilities end to end in random order and take whoever covers U, U + 1, U + 2, ...

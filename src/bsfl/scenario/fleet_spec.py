@@ -9,16 +9,11 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Always, Flaky, Fleet, Independent, Scaled, Swapped
-from bsfl.fleet.availability import (
-    MAX_PHONES,
-    Availability,
-    phones_availability,
-    read_availability,
-)
+from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability, read_availability
 from bsfl.fleet.latency import Latencies
 from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
-from bsfl.records import FloatArray
+from bsfl.records import FloatArray, Rng
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +39,7 @@ class AvailabilitySpec:
         if self.kind == "phones":
             checks.between("probability", self.probability, 0.0, MAX_PHONES)
 
-    def build(self, n_clients: int, rng: np.random.Generator) -> Availability:
+    def build(self, n_clients: int, rng: Rng) -> Availability:
         """Return the availability of one world."""
         if self.kind == "recorded":
             return read_availability(
@@ -82,7 +77,7 @@ class DriftSpec:
         if self.kind == "scale" and self.factor == 1.0:
             raise InvalidInput("kind = 'scale' needs a factor other than 1")
 
-    def apply(self, base: Latencies, rng: np.random.Generator) -> Latencies:
+    def apply(self, base: Latencies, rng: Rng) -> Latencies:
         """Return the latencies with the change in them."""
         n_clients = base.n_clients
         who = rng.choice(n_clients, round(self.share * n_clients), replace=False)
@@ -120,7 +115,7 @@ class DataSpec:
         if not 0 < low <= high <= 1:
             raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
 
-    def build(self, n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def build(self, n_clients: int, rng: Rng) -> tuple[FloatArray, FloatArray]:
         """Return samples and quality of every client."""
         sizes = np.exp(self.size_sigma * rng.normal(size=n_clients))
         samples = np.maximum(1.0, np.round(self.mean_samples * sizes / sizes.mean()))
@@ -164,15 +159,11 @@ class FleetSpec:
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
 
     def build(
-        self,
-        seed: int,
-        *,
-        samples: FloatArray | None = None,
-        quality: FloatArray | None = None,
+        self, seed: int, *, samples: FloatArray | None = None, quality: FloatArray | None = None
     ) -> Fleet:
         """Return the world with this seed; samples and quality may come from real data."""
 
-        def rng(name: str) -> np.random.Generator:
+        def rng(name: str) -> Rng:
             return stream(seed, name)
 
         if self.data:

@@ -308,8 +308,7 @@ def _build(kind: Callable[..., Any], table: Table) -> Any:
     known = fields(kind)  # type: ignore[arg-type]
     _known_keys(table, tuple(f.name for f in known))
     _required(
-        table,
-        tuple(f.name for f in known if f.default is MISSING and f.default_factory is MISSING),
+        table, tuple(f.name for f in known if f.default is MISSING and f.default_factory is MISSING)
     )
     return kind(**table)
 

@@ -5,17 +5,9 @@ A Solver takes (u, g, m, alpha, rng) so that a policy can use any of them; SOLVE
 
 from typing import Protocol
 
-import numpy as np
-
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry
-from bsfl.solvers.annealing import (
-    PROPOSALS,
-    AnnealingPath,
-    Proposal,
-    anneal,
-    solve_annealing,
-)
+from bsfl.solvers.annealing import PROPOSALS, AnnealingPath, Proposal, anneal, solve_annealing
 from bsfl.solvers.exact import solve_exact
 from bsfl.solvers.exhaustive import solve_exhaustive
 from bsfl.solvers.problem import energy
@@ -40,17 +32,13 @@ ANNEALING_STEPS = 5000
 class Solver(Protocol):
     """Any function with this signature can be BSFL's `solver`."""
 
-    def __call__(
-        self, u: FloatArray, g: FloatArray, m: int, alpha: float, rng: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, u: FloatArray, g: FloatArray, m: int, alpha: float, rng: Rng) -> IntArray:
         """Return m distinct indices."""
         ...
 
 
 def _annealing(proposal: Proposal) -> Solver:
-    def solve(
-        u: FloatArray, g: FloatArray, m: int, alpha: float, rng: np.random.Generator
-    ) -> IntArray:
+    def solve(u: FloatArray, g: FloatArray, m: int, alpha: float, rng: Rng) -> IntArray:
         return solve_annealing(u, g, m, alpha, steps=ANNEALING_STEPS, proposal=proposal, rng=rng)
 
     return solve

@@ -24,7 +24,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.solvers.problem import check_problem
 
 Proposal = Literal["swap", "symmetric", "drop-weakest"]
@@ -45,28 +45,14 @@ class AnnealingPath:
 
 
 def solve_annealing(
-    u: FloatArray,
-    g: FloatArray,
-    m: int,
-    alpha: float,
-    *,
-    steps: int,
-    proposal: Proposal,
-    rng: np.random.Generator,
+    u: FloatArray, g: FloatArray, m: int, alpha: float, *, steps: int, proposal: Proposal, rng: Rng
 ) -> IntArray:
     """Return the best cohort that annealing visits in `steps` steps, sorted."""
     return anneal(u, g, m, alpha, steps=steps, proposal=proposal, rng=rng).cohort
 
 
 def anneal(
-    u: FloatArray,
-    g: FloatArray,
-    m: int,
-    alpha: float,
-    *,
-    steps: int,
-    proposal: Proposal,
-    rng: np.random.Generator,
+    u: FloatArray, g: FloatArray, m: int, alpha: float, *, steps: int, proposal: Proposal, rng: Rng
 ) -> AnnealingPath:
     r"""Walk through cohorts at the paper's temperature T_i = Delta_max / log(i + 1).
 

@@ -164,7 +164,6 @@ class Roster:
 
     @cached_property
     def total_size(self) -> float:
-        """Sum of n_k over the members."""
         return float(self.sizes.sum())
 
 

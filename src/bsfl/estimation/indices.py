@@ -97,7 +97,6 @@ class Means:
         RADII.resolve("radius", self.radius)
 
     def init(self) -> NothingLearned:
-        """Return nothing: the averages are all."""
         return NothingLearned()
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
@@ -115,7 +114,6 @@ class Means:
         """Learn nothing beside the averages."""
 
     def speeds(self, state: NothingLearned, evidence: Evidence) -> FloatArray:
-        """Return ucb(k, t-1)."""
         stats, tau_min = evidence.stats, evidence.tau_min
         width = RADII.resolve("radius", self.radius)(
             # c_k counts selections, or the silent were asked for ever
@@ -149,7 +147,6 @@ class Lognormal:
         checks.at_least("optimism", self.optimism, 0.0)
 
     def init(self) -> lognormal.Population:
-        """Return what is known of the fleet before the first answer."""
         return lognormal.Population()
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
@@ -164,7 +161,6 @@ class Lognormal:
         stats: ClientStats,
         roster: Roster | None,
     ) -> None:
-        """Learn what clients have in common."""
         lognormal.learn(state, clients, values, stats, roster)
 
     def speeds(self, state: lognormal.Population, evidence: Evidence) -> FloatArray:

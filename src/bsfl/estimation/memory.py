@@ -67,20 +67,16 @@ class Lasting:
     """Everything counts for ever (eqs. update_c, update_mu)."""
 
     def init(self, n_clients: int) -> LastingState:
-        """Return the state before the first round."""
         return LastingState.of(n_clients)
 
     def add(self, state: LastingState, clients: IntArray, t: int, values: FloatArray) -> None:
-        """Take in values that clients showed."""
         _extend(state.observed, state.mean, state.spread, clients, values)
 
     def recall(self, state: LastingState, clients: IntArray, t: int) -> ClientStats:
-        """Return what is remembered of clients."""
         answers = pick(state.observed, clients)
         return ClientStats(answers, answers, pick(state.mean, clients), pick(state.spread, clients))
 
     def rounds(self, t: int) -> float:
-        """Return t."""
         return float(t)
 
 
@@ -109,11 +105,9 @@ class Discounted:
         checks.between("gamma", self.gamma, 0.0, 1.0)
 
     def init(self, n_clients: int) -> FadingState:
-        """Return the state before the first round."""
         return FadingState.of(n_clients)
 
     def add(self, state: FadingState, clients: IntArray, t: int, values: FloatArray) -> None:
-        """Take in values that clients showed in round t."""
         faded = self._faded(state, clients, t)
         state.weight[clients] *= faded
         state.spread[clients] *= faded
@@ -122,7 +116,6 @@ class Discounted:
         _extend(state.weight, state.mean, state.spread, clients, values)
 
     def recall(self, state: FadingState, clients: IntArray, t: int) -> ClientStats:
-        """Return what is remembered of clients in round t."""
         faded = self._faded(state, clients, t)
         return ClientStats(
             pick(state.observed, clients),
@@ -175,11 +168,9 @@ class Windowed:
         checks.natural("window", self.window, low=2)
 
     def init(self, n_clients: int) -> WindowState:
-        """Return the state before the first round."""
         return WindowState.of(n_clients)
 
     def add(self, state: WindowState, clients: IntArray, t: int, values: FloatArray) -> None:
-        """Take in values that clients showed in round t."""
         age = self._block(t) - state.block[clients]
         stale, gone = clients[age >= 1], clients[age >= 2]
         state.older_count[stale] = state.recent[stale]
@@ -193,7 +184,6 @@ class Windowed:
         _extend(state.recent, state.mean, state.spread, clients, values)
 
     def recall(self, state: WindowState, clients: IntArray, t: int) -> ClientStats:
-        """Return what is remembered of clients in round t."""
         age = self._block(t) - state.block[clients]
         recent = np.where(age <= 1, state.recent[clients], 0.0)
         older = np.where(age <= 0, state.older_count[clients], 0.0)
@@ -210,7 +200,6 @@ class Windowed:
         )
 
     def rounds(self, t: int) -> float:
-        """Return min(t, window)."""
         return float(min(t, self.window))
 
     def _block(self, t: int) -> int:

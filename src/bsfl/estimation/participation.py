@@ -33,7 +33,6 @@ class Aim:
     """What participation shall be; alpha follows. Floor and MaxGini say how it is measured."""
 
     def init(self) -> FoundWeight:
-        """Return the state before the first round."""
         return FoundWeight()
 
     def weight(self, state: FoundWeight, context: RoundContext, n_known: int) -> float:
@@ -70,7 +69,6 @@ class Floor(Aim):
         checks.between("share", self.share, 0.0, 1.0)
 
     def excess(self, share: FloatArray, turns: float) -> float:
-        """Return the least share over the floor."""
         step = 0.5 / max(turns, 1.0)  # half a selection: shares move in steps of whole ones
         return float(share.min(initial=1.0)) - self.share - MARGIN - step
 
@@ -85,7 +83,6 @@ class MaxGini(Aim):
         checks.between("limit", self.limit, 0.0, 1.0)
 
     def excess(self, share: FloatArray, turns: float) -> float:
-        """Return the limit over the Gini coefficient."""
         return self.limit - gini(share) - MARGIN
 
 

@@ -27,7 +27,6 @@ class Always:
     """Everyone, always."""
 
     def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
-        """Return True for everyone."""
         return np.ones(n_clients, dtype=bool)
 
 
@@ -41,7 +40,6 @@ class Independent:
         checks.between("probability", self.probability, 0.0, 1.0)
 
     def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
-        """Return a coin flip for everyone."""
         return rng.random(n_clients) < self.probability
 
 
@@ -60,7 +58,6 @@ class RecordedAvailability:
     rounds_per_step: int = 1
 
     def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
-        """Return what was recorded."""
         step = (t - 1) // self.rounds_per_step % len(self.state)
         recorded: BoolArray = self.state[step, self.device] == 1
         return recorded

@@ -63,12 +63,10 @@ class Noisy:
     noise: str = "normal"
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
-        """Return the latency of every client in one round."""
         sample = rng.standard_normal if self.noise == "normal" else rng.standard_exponential
         return self.latency(sample(self.n_clients))
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return E[1 / clip(tau, low, high)], integrated over the noise."""
         nodes, density = _NODES[self.noise]
         total = np.zeros(self.n_clients)
         for noise, weight in zip(nodes, density, strict=True):
@@ -77,7 +75,6 @@ class Noisy:
         return mean
 
     def phase(self, t: int) -> Phase:
-        """Return the one phase there is."""
         return ()
 
 
@@ -118,22 +115,18 @@ class Recorded:
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are."""
         return len(self.recorded)
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
-        """Return one of its recorded latencies for every client."""
         picks = rng.random(self.n_clients)
         return np.array([r[int(p * len(r))] for r, p in zip(self.recorded, picks, strict=True)])
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return the exact mean over the recorded values."""
         low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
         clipped = (np.clip(r, a, b) for r, a, b in zip(self.recorded, low, high, strict=True))
         return np.array([np.mean(1.0 / tau) for tau in clipped])
 
     def phase(self, t: int) -> Phase:
-        """Return the one phase there is."""
         return ()
 
 
@@ -147,16 +140,13 @@ class Swapped:
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are."""
         return self.base.n_clients
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
-        """Return the latency of every client in round t."""
         drawn = self.base.draw(t, rng)
         return drawn if t < self.at else drawn[self.source]
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return E[1 / clip(tau, low, high)]."""
         if t < self.at:
             return self.base.mean_inverse(t, low, high)
         everyone = np.arange(self.n_clients)
@@ -166,7 +156,6 @@ class Swapped:
         return self.base.mean_inverse(t, low[back], high[back])[self.source]
 
     def phase(self, t: int) -> Phase:
-        """Return whether the change has come."""
         return (int(t >= self.at), *self.base.phase(t))
 
 
@@ -184,11 +173,9 @@ class Scaled:
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are."""
         return self.base.n_clients
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
-        """Return the latency of every client in round t."""
         return self.base.draw(t, rng) * self.factor_in(t)
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
@@ -214,11 +201,9 @@ class Flaky:
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are."""
         return self.base.n_clients
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
-        """Return the latency of every client in round t, infinite where the answer is lost."""
         drawn = self.base.draw(t, rng)
         return np.where(rng.random(self.n_clients) < self.probability, np.inf, drawn)
 
@@ -228,5 +213,4 @@ class Flaky:
         return heard + self.probability / high
 
     def phase(self, t: int) -> Phase:
-        """Return the phase of what is lost."""
         return self.base.phase(t)

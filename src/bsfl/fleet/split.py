@@ -47,7 +47,6 @@ class Split:
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients there are."""
         return len(self.offsets) - 1
 
     @cached_property

@@ -51,7 +51,6 @@ class Holdings:
 
     @property
     def counts(self) -> IntArray:
-        """How many samples each client holds."""
         return np.diff(self.start)
 
     def batches(

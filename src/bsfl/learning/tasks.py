@@ -107,20 +107,16 @@ class JaxTask:
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients hold data."""
         return len(self.holdings.start) - 1
 
     @property
     def samples(self) -> IntArray:
-        """How many samples each client holds."""
         return self.holdings.counts
 
     def init(self, seed: int) -> Layers:
-        """Return the parameters of an untrained model."""
         return self.learner.model.init(stream(seed, "model"))
 
     def train(self, params: Layers, clients: IntArray, *, t: int, seed: int) -> list[Update]:
-        """Train every client of a cohort from `params`; return what each one learned, in order."""
         cohort = check_cohort(clients, self.n_clients)
         samples = self.holdings.start[cohort + 1] - self.holdings.start[cohort]
 
@@ -136,7 +132,6 @@ class JaxTask:
         ]
 
     def aggregate(self, params: Layers, updates: Sequence[Update], weights: FloatArray) -> Layers:
-        """Return the weighted sum of the clients' models: the next global model."""
         if not updates:
             return params
         total: Layers = jax.tree.map(jnp.zeros_like, params)
@@ -145,7 +140,6 @@ class JaxTask:
         return total
 
     def evaluate(self, params: Layers) -> Evaluation:
-        """Return how good a model is on the test data."""
         n = len(self.x_test)
         starts = range(0, n, EVALUATION_CHUNK)
 

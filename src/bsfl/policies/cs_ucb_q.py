@@ -49,11 +49,9 @@ class CsUcbQ:
         checks.at_least("exploration", self.exploration, 0.0)
 
     def init(self, n_clients: int) -> Queued:
-        """Return the state before the first round."""
         return Queued.of(n_clients)
 
     def select(self, state: Queued, context: RoundContext, rng: Rng) -> IntArray:
-        """Return the m largest scores, ties broken at random."""
         clients = context.available
         scale = 2.0 * self.exploration
         radius = hoeffding_radius(state.selected[clients], t=context.t, scale=scale)
@@ -62,7 +60,6 @@ class CsUcbQ:
         return clients[top_m(score, context.cohort_size, rng)]
 
     def observe(self, state: Queued, context: RoundContext, report: Report) -> None:
-        """Update counts, mean rewards and the queues of the chosen."""
         if len(report.chosen):
             state.serve(context, report.chosen, self.shares(state, context, report.chosen))
         state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)

@@ -47,14 +47,12 @@ class FedCS:
             checks.natural("candidates", self.candidates)
 
     def init(self, n_clients: int) -> Averages:
-        """Return the state before the first round."""
         for name in ("latency_s", "upload_s"):
             if getattr(self, name) is not None:
                 must_cover(name, getattr(self, name), n_clients)
         return Averages.of(n_clients)
 
     def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
-        """Return the greedy cohort of the candidates, ties broken at random."""
         n_asked = len(context.available) if self.candidates is None else self.candidates
         clients = rng.permutation(context.available)[:n_asked]
         chosen = greedy_cohort(

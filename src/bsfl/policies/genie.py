@@ -45,12 +45,10 @@ class Genie:
         SOLVERS.resolve("solver", self.solver)
 
     def init(self, n_clients: int) -> Selections:
-        """Return the state before the first round."""
         must_cover("mean_speed", self.mean_speed, n_clients)
         return Selections.of(n_clients)
 
     def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
-        """Return the best cohort given the truth and this policy's own history."""
         available, m = context.available, context.cohort_size
         if len(available) <= m:
             return available
@@ -60,6 +58,5 @@ class Genie:
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
 
     def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
-        """Count selections and keep losses; latencies hold nothing new for a genie."""
         state.selected[report.chosen] += 1
         keep_losses(state.loss, report)

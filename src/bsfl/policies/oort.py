@@ -98,7 +98,6 @@ class Oort:
             object.__setattr__(self, "expected_s", known_numbers("expected_s", self.expected_s))
 
     def init(self, n_clients: int) -> OortState:
-        """Return the state before the first round."""
         if self.expected_s is not None:
             must_cover("expected_s", self.expected_s, n_clients)
         return OortState.of(n_clients, percentile=self.percentile)
@@ -117,7 +116,6 @@ class Oort:
         return np.sort(np.concatenate([explored, exploited]))
 
     def observe(self, state: OortState, context: RoundContext, report: Report) -> None:
-        """Keep utilities and durations, and let the pacer look back."""
         require_losses("oort", report)
         utility = statistical_utility(sample_counts("oort", report, context), report.loss)
         known = ~np.isnan(utility)
@@ -150,7 +148,6 @@ class Oort:
             return pool[weighted_draw(np.log(score[pool]), n, rng)]
 
     def scores(self, state: OortState, context: RoundContext, known: IntArray) -> FloatArray:
-        """Return the score of clients that were chosen before."""
         staleness = np.sqrt(STALENESS * np.log(context.t) / state.last_chosen[known])
         utility = clipped_and_scaled(state.utility[known], self.clip)
         preferred_s = preferred_duration(state.duration, state.percentile)

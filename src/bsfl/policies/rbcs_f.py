@@ -83,7 +83,6 @@ class RbcsF:
             raise InvalidInput("phi must be below 1, or the queues grow for ever, got 1.0")
 
     def init(self, n_clients: int) -> RbcsFState:
-        """Return the state before the first round."""
         for name in ("compute", "transfer"):
             if getattr(self, name) is not None:
                 must_cover(name, getattr(self, name), n_clients)
@@ -95,7 +94,6 @@ class RbcsF:
 
     @property
     def n_features(self) -> int:
-        """Length of a client's context."""
         return 1 if self.compute is None else 3
 
     def select(self, state: RbcsFState, context: RoundContext, rng: Rng) -> IntArray:
@@ -115,7 +113,6 @@ class RbcsF:
         return np.sort(clients[order[best]])
 
     def observe(self, state: RbcsFState, context: RoundContext, report: Report) -> None:
-        """Serve the queues of the chosen and update the regressions of those that answered."""
         chosen = report.chosen
         state.serve(context, chosen, self.beta(state, context))
         state.in_a_row[chosen] = state.last_chosen[chosen] == context.t - 1
@@ -138,7 +135,6 @@ class RbcsF:
         return np.where(silent, self.tau_max, guess)
 
     def features(self, clients: IntArray, in_a_row: BoolArray) -> FloatArray:
-        """Return the context of clients, one row each."""
         if self.compute is None or self.transfer is None:
             return np.ones((len(clients), 1))
         return np.column_stack([self.compute[clients], in_a_row, self.transfer[clients]])

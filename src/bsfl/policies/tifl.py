@@ -72,7 +72,6 @@ class TiFL:
         checks.natural("interval", self.interval)
 
     def init(self, n_clients: int) -> TiflState:
-        """Return the state before the first round."""
         return TiflState.of(
             n_clients,
             bound_s=np.full(self.tiers - 1, np.inf),
@@ -96,7 +95,6 @@ class TiFL:
         return np.sort(np.concatenate([fresh, old[nearest[:n_places]]]))
 
     def observe(self, state: TiflState, context: RoundContext, report: Report) -> None:
-        """Spend a credit, learn latencies and losses; every `interval` rounds look at all tiers."""
         require_losses("tifl", report)
         self.spend(state, context, report.chosen)
         if state.formed:

@@ -57,18 +57,15 @@ class UcbCs:
             checks.at_least("sigma", self.sigma, 0.0)
 
     def init(self, n_clients: int) -> UcbCsState:
-        """Return the state before the first round."""
         return UcbCsState.of(n_clients)
 
     def select(self, state: UcbCsState, context: RoundContext, rng: Rng) -> IntArray:
-        """Return the m largest indices, ties broken at random."""
         sizes = registered_sizes(context)
         clients = context.available
         score = sizes[clients] * self.index(state, context, clients)
         return clients[top_m(score, context.cohort_size, rng)]
 
     def observe(self, state: UcbCsState, context: RoundContext, report: Report) -> None:
-        """Discount the sums of the chosen, and add selections and losses."""
         require_losses("ucb-cs", report)
         fade = self.gamma ** (context.t - state.last_chosen[report.chosen])
         state.count[report.chosen] = fade * state.count[report.chosen] + 1.0

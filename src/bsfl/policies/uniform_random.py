@@ -13,11 +13,9 @@ class UniformRandom:
     """Choose m of the available clients, every cohort equally likely."""
 
     def init(self, n_clients: int) -> NothingLearned:
-        """Return the empty state."""
         return NothingLearned()
 
     def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
-        """Return a uniform cohort."""
         m = min(context.cohort_size, len(context.available))
         return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))
 

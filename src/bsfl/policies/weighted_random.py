@@ -25,11 +25,9 @@ class WeightedRandom:
     needs: ClassVar = SAMPLES
 
     def init(self, n_clients: int) -> NothingLearned:
-        """Return the empty state."""
         return NothingLearned()
 
     def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
-        """Return a cohort of the available clients."""
         sizes = registered_sizes(context)
         m = min(context.cohort_size, len(context.available))
         if m == 0:

@@ -39,7 +39,6 @@ class ClosedRound:
         return max(self.latencies, key=self.latencies.__getitem__, default=None)
 
     def line(self) -> str:
-        """Return the round in one line."""
         client = self.slowest
         slowest = "nobody answered"
         if client is not None:

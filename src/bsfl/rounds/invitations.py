@@ -44,7 +44,6 @@ class Invitations(Generic[Token]):
         return token in self._open
 
     def __getitem__(self, token: Token) -> Invitation:
-        """Return an invitation that is not settled."""
         return self._open[token]
 
     @property
@@ -73,7 +72,6 @@ class Invitations(Generic[Token]):
         return self._open.pop(token)
 
     def waited_s(self, invitation: Invitation) -> float:
-        """Return the seconds since an invitation was sent."""
         return max(self._clock.monotonic() - invitation.sent_at, LATENCY_RANGE[0])
 
     def overdue(self) -> list[Invitation]:

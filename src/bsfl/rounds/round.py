@@ -71,7 +71,6 @@ class Round:
 
     @property
     def missing(self) -> tuple[ClientId, ...]:
-        """Who has not answered."""
         return tuple(client for client in self.cohort if client not in self.answers)
 
     def with_outcome(self, outcome: Outcome) -> tuple[ClientId, ...]:

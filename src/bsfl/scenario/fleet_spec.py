@@ -40,7 +40,6 @@ class AvailabilitySpec:
             checks.between("probability", self.probability, 0.0, MAX_PHONES)
 
     def build(self, n_clients: int, rng: Rng) -> Availability:
-        """Return the availability of one world."""
         if self.kind == "recorded":
             return read_availability(
                 Path(self.path), n_clients, rng, rounds_per_step=self.rounds_per_step
@@ -78,7 +77,6 @@ class DriftSpec:
             raise InvalidInput("kind = 'scale' needs a factor other than 1")
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
-        """Return the latencies with the change in them."""
         n_clients = base.n_clients
         who = rng.choice(n_clients, round(self.share * n_clients), replace=False)
         if len(who) < 2:

@@ -107,7 +107,6 @@ class _LazyHeap:
         heappush(self.heap, self.rank[client])
 
     def weakest(self) -> int:
-        """Return the member with the lowest value."""
         while not self.is_member[client := self.by_rank[self.heap[0]]]:
             heappop(self.heap)
         return client
@@ -159,7 +158,6 @@ class _Walk:
         return min(pace, self.u[outsider]), self.sum_g - self.g[member] + self.g[outsider]
 
     def move(self, member: int, outsider: int, pace: float, sum_g: float) -> None:
-        """Replace a member by an outsider."""
         position_in, position_out = self.place[member], self.place[outsider]
         self.inside[position_in], self.outside[position_out] = outsider, member
         self.place[outsider], self.place[member] = position_in, position_out

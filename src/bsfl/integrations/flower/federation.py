@@ -141,7 +141,6 @@ class Federation:
         return replies
 
     def _observation(self, token: str, reply: Message) -> Observation:
-        """Return what a reply shows."""
         invitation = self.rounds.invitations[token]
         round_trip_s = self.rounds.invitations.waited_s(invitation)
         if reply.has_error():

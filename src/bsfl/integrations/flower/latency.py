@@ -39,7 +39,6 @@ class Stopwatch:
         self.fastest_s = math.inf
 
     def latency(self, client: ClientId, reply: Message, round_trip_s: float) -> float:
-        """Return the latency of one reply in seconds."""
         self.fastest_s = min(self.fastest_s, round_trip_s)
         if callable(self.source):
             return _checked(client, self.source(client, reply, round_trip_s))

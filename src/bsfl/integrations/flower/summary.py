@@ -18,7 +18,6 @@ class RoundSummary(ClosedRound):
     server_round: int
 
     def metrics(self) -> MetricRecord:
-        """Return the round's numbers for the run's history."""
         client = self.slowest
         return MetricRecord(
             {

@@ -50,7 +50,6 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Name in the catalogue."""
         return self.published.name
 
     @property

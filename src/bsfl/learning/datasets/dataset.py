@@ -66,12 +66,10 @@ class Dataset:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Height, width and channels."""
         return self.x_train.shape[1:]
 
     @property
     def n_labels(self) -> int:
-        """How many classes there are."""
         return len(self.labels)
 
 
@@ -98,7 +96,6 @@ class Published:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the decoded arrays."""
         height, width, channels = self.image_shape
         return (self.n_train + self.n_test) * (height * width * channels + 1)
 

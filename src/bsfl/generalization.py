@@ -27,7 +27,6 @@ class Deficit(Protocol):
 
     def __call__(self, clients: IntArray, history: History, context: RoundContext) -> FloatArray:
         """Return a number in [-1, 1] for each of `clients`: positive when chosen too rarely."""
-        ...
 
 
 def signed_power(deficit: FloatArray, beta: int) -> FloatArray:

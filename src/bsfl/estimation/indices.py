@@ -58,11 +58,9 @@ class Index(Protocol):
 
     def init(self) -> State:
         """Return what is known beside the averages before the first round."""
-        ...
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
         """Return what is averaged for latencies; infinite ones never came. NaN: nothing is."""
-        ...
 
     def learn(
         self,
@@ -73,11 +71,9 @@ class Index(Protocol):
         roster: Roster | None,
     ) -> None:
         """Take in values of clients, of which `stats` was remembered before."""
-        ...
 
     def speeds(self, state: Any, evidence: Evidence) -> FloatArray:
         """Return an optimistic tau_min / tau of clients."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,19 +38,15 @@ class Memory(Protocol):
 
     def init(self, n_clients: int) -> State:
         """Return the state before the first round."""
-        ...
 
     def add(self, state: Any, clients: IntArray, t: int, values: FloatArray) -> None:
         """Take in values that clients showed in round t."""
-        ...
 
     def recall(self, state: Any, clients: IntArray, t: int) -> ClientStats:
         """Return what is remembered of clients in round t."""
-        ...
 
     def rounds(self, t: int) -> float:
         """Return how many of the first t rounds are remembered."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

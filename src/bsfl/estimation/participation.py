@@ -1,6 +1,6 @@
 """A weight that finds itself: alpha is moved until participation is what was asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -31,6 +31,10 @@ class FoundWeight:
 @dataclass(frozen=True, slots=True)
 class Aim:
     """What participation shall be; alpha follows. Floor and MaxGini say how it is measured."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            checks.between(one.name, getattr(self, one.name), 0.0, 1.0)
 
     def init(self) -> FoundWeight:
         return FoundWeight()
@@ -65,9 +69,6 @@ class Floor(Aim):
 
     share: float
 
-    def __post_init__(self) -> None:
-        checks.between("share", self.share, 0.0, 1.0)
-
     def excess(self, share: FloatArray, turns: float) -> float:
         step = 0.5 / max(turns, 1.0)  # half a selection: shares move in steps of whole ones
         return float(share.min(initial=1.0)) - self.share - MARGIN - step
@@ -78,9 +79,6 @@ class MaxGini(Aim):
     """Selections stay no less even than this Gini coefficient."""
 
     limit: float
-
-    def __post_init__(self) -> None:
-        checks.between("limit", self.limit, 0.0, 1.0)
 
     def excess(self, share: FloatArray, turns: float) -> float:
         return self.limit - gini(share) - MARGIN

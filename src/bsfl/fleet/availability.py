@@ -19,7 +19,6 @@ class Availability(Protocol):
 
     def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
         """Return whether each client can be reached in round t."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

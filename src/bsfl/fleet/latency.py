@@ -33,19 +33,15 @@ class Latencies(Protocol):
     @property
     def n_clients(self) -> int:
         """How many clients there are."""
-        ...
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the seconds that every client would take in round t, chosen or not."""
-        ...
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
         """Return E[1 / clip(tau, low, high)] of every client in round t."""
-        ...
 
     def phase(self, t: int) -> Phase:
         """Return a label that is the same for two rounds only if their distributions are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,12 @@ class Policy(Protocol):
 
     def init(self, n_clients: int) -> State:
         """Return the state before the first round."""
-        ...
 
     def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray:
         """Return the cohort, sorted. Pure: the state is never changed."""
-        ...
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
-        ...
 
 
 def part_of(n: int, share: float) -> int:

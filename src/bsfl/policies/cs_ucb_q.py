@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
-from bsfl.estimation.averages import believed_latency
-from bsfl.estimation.queues import Queued
+from bsfl.estimation.averages import Queued, believed_latency
 from bsfl.estimation.radii import hoeffding_radius
 from bsfl.policies.base import top_m
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext

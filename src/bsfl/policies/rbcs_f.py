@@ -7,8 +7,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.estimation.averages import believed_latency
-from bsfl.estimation.queues import Queued
+from bsfl.estimation.averages import Queued, believed_latency
 from bsfl.records import BoolArray, FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import known_numbers, must_cover
 from bsfl.solvers import solve_exact

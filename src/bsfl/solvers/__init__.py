@@ -34,7 +34,6 @@ class Solver(Protocol):
 
     def __call__(self, u: FloatArray, g: FloatArray, m: int, alpha: float, rng: Rng) -> IntArray:
         """Return m distinct indices."""
-        ...
 
 
 def _annealing(proposal: Proposal) -> Solver:

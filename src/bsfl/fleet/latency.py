@@ -67,8 +67,7 @@ class Noisy:
         total = np.zeros(self.n_clients)
         for noise, weight in zip(nodes, density, strict=True):
             total += weight / np.clip(self.latency(noise), low, high)
-        mean: FloatArray = total / density.sum()
-        return mean
+        return np.asarray(total / density.sum())
 
     def phase(self, t: int) -> Phase:
         return ()
@@ -127,16 +126,25 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
-    """From round `at` on, client k has the latency that client source[k] had before."""
+class Changed:
+    """Latencies made from others; how, say the classes below."""
 
     base: Latencies
-    source: IntArray
-    at: int
 
     @property
     def n_clients(self) -> int:
         return self.base.n_clients
+
+    def phase(self, t: int) -> Phase:
+        return self.base.phase(t)
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped(Changed):
+    """From round `at` on, client k has the latency that client source[k] had before."""
+
+    source: IntArray
+    at: int
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
         drawn = self.base.draw(t, rng)
@@ -145,10 +153,8 @@ class Swapped:
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
         if t < self.at:
             return self.base.mean_inverse(t, low, high)
-        everyone = np.arange(self.n_clients)
-        low, high = np.broadcast_to(low, self.n_clients), np.broadcast_to(high, self.n_clients)
-        back = np.empty_like(everyone)
-        back[self.source] = everyone
+        low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
+        back = np.argsort(self.source)  # the inverse of a permutation
         return self.base.mean_inverse(t, low[back], high[back])[self.source]
 
     def phase(self, t: int) -> Phase:
@@ -156,20 +162,15 @@ class Swapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(Changed):
     """From round `at` on, latencies are multiplied by `factor`, reached over `ramp` rounds.
 
     The factor builds up in equal ratios; with ramp 0 it is there at once.
     """
 
-    base: Latencies
     factor: FloatArray
     at: int
     ramp: int = 0
-
-    @property
-    def n_clients(self) -> int:
-        return self.base.n_clients
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
         return self.base.draw(t, rng) * self.factor_in(t)
@@ -189,15 +190,10 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True)
-class Flaky:
+class Flaky(Changed):
     """Each answer is lost with a given probability: an infinite latency."""
 
-    base: Latencies
     probability: float
-
-    @property
-    def n_clients(self) -> int:
-        return self.base.n_clients
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
         drawn = self.base.draw(t, rng)
@@ -207,6 +203,3 @@ class Flaky:
         """Return (1 - p) E[1 / clip(tau, low, high)] + p / high."""
         heard = (1.0 - self.probability) * self.base.mean_inverse(t, low, high)
         return heard + self.probability / high
-
-    def phase(self, t: int) -> Phase:
-        return self.base.phase(t)

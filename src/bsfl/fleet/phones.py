@@ -24,20 +24,21 @@ LOG_KBPS = (
 TRAINING_OVER_INFERENCE = 3.0
 """One training step costs about three forward passes."""
 
+Samples = float | FloatArray
+"""How many each client trains on: all the same, or one number for each."""
+
 
 def phones(
     n_clients: int,
     rng: Rng,
     *,
-    samples: float | FloatArray = 120,
-    model_bytes: float = 1_000_000,
+    samples: Samples = 120,
+    model_bytes: float = 1e6,
     jitter: float = 0.2,
 ) -> Latencies:
     """Return a fleet of phones with real computing power and bandwidth.
 
     Args:
-        n_clients: How many phones.
-        rng: Draws the population.
         samples: Samples each one trains on in a round.
         model_bytes: Size of the model.
         jitter: Standard deviation of the logarithm of a phone's latency from round to round.
@@ -61,17 +62,11 @@ def phone_features(n_clients: int, rng: Rng, noise_rng: Rng, *, noise: float) ->
     `noise`: a data sheet, or a rough measurement. `rng` must be where `phones` drew from.
     """
     known = np.log(np.column_stack(capacities(n_clients, rng)))
-    noisy: FloatArray = known + noise * noise_rng.normal(size=known.shape)
-    return noisy
+    return np.asarray(known + noise * noise_rng.normal(size=known.shape))
 
 
 def phone_latencies(
-    compute_ms: FloatArray,
-    kbps: FloatArray,
-    *,
-    samples: float | FloatArray,
-    model_bytes: float,
-    jitter: float,
+    compute_ms: FloatArray, kbps: FloatArray, *, samples: Samples, model_bytes: float, jitter: float
 ) -> Latencies:
     """Return 3 n E / 1000 + 16 B / 1000 / kbps seconds, times lognormal jitter.
 

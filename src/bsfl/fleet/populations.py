@@ -1,7 +1,7 @@
 """Fleets by name: who is fast, who is slow, and by how much.
 
-Each function draws one population of clients and returns its latencies; the registry at the end
-gives the names that scenario files use.
+Each function draws a population of n_clients from rng and returns its latencies; the registry at
+the end gives the names that scenario files use.
 """
 
 from collections.abc import Callable
@@ -61,8 +61,6 @@ def lognormal_population(
     """Return lognormal latencies around lognormal medians.
 
     Args:
-        n_clients: How many clients.
-        rng: Draws the population.
         median: Median of the clients' medians, seconds.
         spread: Standard deviation of their logarithms, between clients.
         sigma: Standard deviation of the logarithm of one client's latency, between rounds.
@@ -86,11 +84,6 @@ def exponential_population(
     return shifted_exponential(rng.uniform(*shift, n_clients), rng.uniform(*scale, n_clients))
 
 
-def _share(n_clients: int, share: float, rng: Rng) -> BoolArray:
-    """Return True for a random share of the clients, rounded to whole clients."""
-    return rng.permutation(n_clients) < round(share * n_clients)
-
-
 def equal_means(
     n_clients: int, rng: Rng, *, mean_s: float = 10.0, sigmas: tuple[float, float] = (0.05, 0.6)
 ) -> Latencies:
@@ -103,6 +96,11 @@ def equal_means(
     checks.at_least("sigmas", steady, 0.0)
     sigma = np.where(_share(n_clients, 0.5, rng), jittery, steady)
     return lognormal(mean_s * np.exp(sigma**2 / 2), sigma)
+
+
+def _share(n_clients: int, share: float, rng: Rng) -> BoolArray:
+    """Return True for a random share of the clients, rounded to whole clients."""
+    return rng.permutation(n_clients) < round(share * n_clients)
 
 
 POPULATIONS: Registry[Callable[..., Latencies]] = Registry(

@@ -1,7 +1,8 @@
 """Who holds which samples: labelled data dealt to the clients of a fleet.
 
-Each function deals all samples, none of them twice unless it says so, and leaves nobody without;
-the registry at the end gives the names that scenario files use. What a client holds can then be
+Each function takes the label of every sample, K and a generator. It deals all samples, none of
+them twice unless it says so, and leaves nobody without; the registry at the end gives the names
+that scenario files use. What a client holds can then be
 made worse: with_label_noise gives wrong labels, with_quality lowers the quality of images.
 """
 
@@ -89,9 +90,6 @@ def iid(
     """Return clients of equal size that hold every label equally often, up to one sample.
 
     Args:
-        labels: Label of every sample.
-        n_clients: K.
-        rng: Draws who gets what.
         samples: Samples of a client; None: all are dealt. Otherwise the rest stays unused.
         reuse: Whether clients may share samples when there are not enough; a client never holds
             one twice.
@@ -125,9 +123,6 @@ def dirichlet(
     who gets nothing asks again for what is left; so every sample is dealt once.
 
     Args:
-        labels: Label of every sample.
-        n_clients: K.
-        rng: Draws who gets what.
         alpha: Concentration per label; at 100 everyone has nearly the same labels, at 0.1 most of
             what a client has is of one or two.
         size_sigma: As sigma for quantity; 0: all clients have the same size, up to one sample.
@@ -141,16 +136,9 @@ def dirichlet(
     taste[:, present] = rng.dirichlet(concentration, n_clients)
     counts = _serve(taste, _sizes(len(y), n_clients, size_sigma, rng), supply, rng)
     by_label = [rng.permutation(np.flatnonzero(y == label)) for label in range(len(supply))]
-    ends = np.cumsum(counts, axis=0)
-    return _split(
-        y,
-        [
-            np.concatenate(
-                [own[end - n : end] for own, end, n in zip(by_label, last, taken, strict=True)]
-            )
-            for last, taken in zip(ends, counts, strict=True)
-        ],
-    )
+    ends = np.cumsum(counts, axis=0)[:-1].T
+    shares = [np.split(own, cuts) for own, cuts in zip(by_label, ends, strict=True)]
+    return _split(y, [np.concatenate(pieces) for pieces in zip(*shares, strict=True)])
 
 
 def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
@@ -236,14 +224,13 @@ def _labels(labels: npt.ArrayLike, n_clients: int) -> IntArray:
 def _split(y: IntArray, held: list[IntArray]) -> Split:
     indices = np.concatenate(held)
     offsets = np.cumsum([0, *map(len, held)])
-    n_clients = len(held)
     return Split(
         indices=indices,
         offsets=offsets,
         labels=y[indices],
         n_labels=int(y.max()) + 1,
-        label_noise=np.zeros(n_clients),
-        quality=np.ones(n_clients),
+        label_noise=np.zeros(len(held)),
+        quality=np.ones(len(held)),
     )
 
 

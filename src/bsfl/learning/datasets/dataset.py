@@ -1,8 +1,9 @@
-"""What a data set is, and the proof that it is the published one."""
+"""What a data set is, how a folder holds it, and the proof that it is the published one."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,22 @@ Arrays = dict[str, ByteArray]
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 """The arrays of a data set, by the names they have in memory and in files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way in which a folder can hold a data set.
+
+    Attributes:
+        names: Files, below the folder, of which any shows that the data set is there.
+        read: Returns the arrays in the folder, or says what is wrong.
+    """
+
+    names: tuple[str, ...]
+    read: Callable[[Path], Arrays]
+
+    def present(self, folder: Path) -> bool:
+        return any((folder / name).is_file() for name in self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

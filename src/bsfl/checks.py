@@ -82,6 +82,17 @@ def numbers(name: str, values: object) -> npt.NDArray[np.float64]:
     return array
 
 
+def all_above_0(
+    name: str, values: npt.NDArray[np.float64], high: float = math.inf
+) -> npt.NDArray[np.float64]:
+    """Return finite numbers above 0, and at most `high`."""
+    wrong = ~((values > 0) & (values <= high) & np.isfinite(values))
+    if wrong.any():
+        limit = "above 0" if high == math.inf else f"above 0 and at most {high:g}"
+        raise InvalidInput(f"{name} must be finite and {limit}, got {values[wrong][0]:g}")
+    return values
+
+
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Check that a value is one of a few words."""
     if value not in known:

@@ -9,7 +9,7 @@ from bsfl import checks
 from bsfl.estimation.averages import Selections
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import keep_losses, known_numbers, must_cover
+from bsfl.requirements import keep_known, keep_losses, must_cover
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -38,14 +38,14 @@ class Genie:
     solver: str | Solver = "exact"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean_speed", known_numbers("mean_speed", self.mean_speed))
+        keep_known(self, "mean_speed", optional=False)
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)
         DEFICITS.resolve("generalization", self.generalization)
         SOLVERS.resolve("solver", self.solver)
 
     def init(self, n_clients: int) -> Selections:
-        must_cover("mean_speed", self.mean_speed, n_clients)
+        must_cover(self, n_clients, "mean_speed")
         return Selections.of(n_clients)
 
     def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:

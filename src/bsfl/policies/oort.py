@@ -9,14 +9,7 @@ from bsfl import checks
 from bsfl.estimation.averages import believed_latency
 from bsfl.policies.base import part_of, top_m, weighted_draw
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import (
-    LOSS,
-    SAMPLES,
-    known_numbers,
-    must_cover,
-    require_losses,
-    sample_counts,
-)
+from bsfl.requirements import LOSS, SAMPLES, keep_known, must_cover, require_losses, sample_counts
 from bsfl.state import ClientState, per_client
 
 STALENESS = 0.1
@@ -94,12 +87,10 @@ class Oort:
         checks.at_least("penalty", self.penalty, 0.0)
         for name in ("clip", "cut_off", "explore", "explore_decay", "explore_min"):
             checks.between(name, getattr(self, name), 0.0, 1.0)
-        if self.expected_s is not None:
-            object.__setattr__(self, "expected_s", known_numbers("expected_s", self.expected_s))
+        keep_known(self, "expected_s")
 
     def init(self, n_clients: int) -> OortState:
-        if self.expected_s is not None:
-            must_cover("expected_s", self.expected_s, n_clients)
+        must_cover(self, n_clients, "expected_s")
         return OortState.of(n_clients, percentile=self.percentile)
 
     def select(self, state: OortState, context: RoundContext, rng: Rng) -> IntArray:

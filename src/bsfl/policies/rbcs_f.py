@@ -9,7 +9,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Queued, believed_latency
 from bsfl.records import BoolArray, FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import known_numbers, must_cover
+from bsfl.requirements import keep_known, must_cover
 from bsfl.solvers import solve_exact
 from bsfl.state import per_client
 
@@ -72,9 +72,7 @@ class RbcsF:
         checks.positive("tau_max", self.tau_max)
         if (self.compute is None) != (self.transfer is None):
             raise InvalidInput("compute and transfer must be given together, or neither")
-        for name in ("compute", "transfer"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, known_numbers(name, getattr(self, name)))
+        keep_known(self, "compute", "transfer")
         checks.at_least("latency_weight", self.latency_weight, 0.0)
         checks.at_least("exploration", self.exploration, 0.0)
         checks.positive("ridge", self.ridge)
@@ -82,9 +80,7 @@ class RbcsF:
             raise InvalidInput("phi must be below 1, or the queues grow for ever, got 1.0")
 
     def init(self, n_clients: int) -> RbcsFState:
-        for name in ("compute", "transfer"):
-            if getattr(self, name) is not None:
-                must_cover(name, getattr(self, name), n_clients)
+        must_cover(self, n_clients, "compute", "transfer")
         return RbcsFState.of(
             n_clients,
             inverse=np.tile(np.eye(self.n_features) / self.ridge, (n_clients, 1, 1)),
@@ -101,10 +97,9 @@ class RbcsF:
         Minimising V max_S latency - sum_S z is maximising min_S (-V latency) + (m / m) sum_S z,
         which the exact solver does in O(K log K).
         """
-        m = context.cohort_size
-        if len(context.available) <= m:
-            return context.available
-        clients = context.available
+        clients, m = context.available, context.cohort_size
+        if len(clients) <= m:
+            return clients
         u = -self.latency_weight * self.latencies(state, context, clients)
         z = state.queues(context, clients, self.beta(state, context))
         order = rng.permutation(len(clients))  # the solver takes the first of equals

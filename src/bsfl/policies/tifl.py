@@ -66,10 +66,9 @@ class TiFL:
     interval: int = 10
 
     def __post_init__(self) -> None:
+        for name in ("rounds", "tiers", "interval"):
+            checks.natural(name, getattr(self, name))
         checks.positive("tau_max", self.tau_max)
-        checks.natural("rounds", self.rounds)
-        checks.natural("tiers", self.tiers)
-        checks.natural("interval", self.interval)
 
     def init(self, n_clients: int) -> TiflState:
         return TiflState.of(

@@ -73,9 +73,7 @@ class UcbCs:
         state.last_chosen[report.chosen] = context.t
         known = ~np.isnan(report.loss)
         clients = report.clients[known]
-        age = (
-            state.last_chosen[clients] - context.t
-        )  # above 0 where an answer to an old round came in
+        age = state.last_chosen[clients] - context.t  # above 0 for an answer to an old round
         state.loss_sum[clients] += self.gamma**age * report.loss[known]
         keep_losses(state.loss, report)
 

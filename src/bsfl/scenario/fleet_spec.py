@@ -1,6 +1,7 @@
 """From the settings in a scenario file to a simulated fleet."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,10 +161,7 @@ class FleetSpec:
         self, seed: int, *, samples: FloatArray | None = None, quality: FloatArray | None = None
     ) -> Fleet:
         """Return the world with this seed; samples and quality may come from real data."""
-
-        def rng(name: str) -> Rng:
-            return stream(seed, name)
-
+        rng = partial(stream, seed)
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
         settings = dict(self.population_settings)
@@ -175,6 +173,12 @@ class FleetSpec:
             latency = self.drift.apply(latency, rng("drift"))
         if self.failures:
             latency = Flaky(latency, self.failures)
+        features = None
+        if self.features:
+            drawn_as, noise_rng = rng("population"), rng("features")
+            features = phone_features(
+                self.n_clients, drawn_as, noise_rng, noise=self.features.noise
+            )
         return Fleet(
             latency=latency,
             tau_min=self.tau_min,
@@ -183,9 +187,5 @@ class FleetSpec:
             availability=self.availability.build(self.n_clients, rng("devices")),
             samples=samples,
             quality=quality,
-            features=phone_features(
-                self.n_clients, rng("population"), rng("features"), noise=self.features.noise
-            )
-            if self.features
-            else None,
+            features=features,
         )

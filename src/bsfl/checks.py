@@ -93,6 +93,15 @@ def all_above_0(
     return values
 
 
+def cohort_fits(cohort_size: int, n_clients: int) -> None:
+    """Check that a fleet is large enough for a cohort."""
+    if cohort_size > n_clients:
+        raise InvalidInput(
+            f"cohort_size must be between 1 and the {n_clients} clients of the fleet, "
+            f"got {cohort_size}"
+        )
+
+
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Check that a value is one of a few words."""
     if value not in known:

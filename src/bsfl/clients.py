@@ -138,11 +138,7 @@ class ClientTable:
 
     def require(self, n_needed: int, n_joining: int = 0) -> None:
         """Check that the fleet, with those about to join, can fill a cohort."""
-        if n_needed > self.n_members + n_joining:
-            raise InvalidInput(
-                f"cohort_size must be between 1 and the {self.n_members + n_joining} clients "
-                f"of the fleet, got {n_needed}"
-            )
+        checks.cohort_fits(n_needed, self.n_members + n_joining)
 
     def locate(self, clients: Iterable[ClientId], *, t: int, n_needed: int) -> Joined:
         """Find clients; those that are new or were away join, if that makes n_needed members."""

@@ -31,8 +31,7 @@ def pick(array: Numbers, clients: IntArray) -> Numbers:
     """Return array[clients] for sorted distinct clients, without a copy when that is everyone."""
     if len(clients) == len(array):
         return array
-    picked: Numbers = array[clients]  # type: ignore[assignment]
-    return picked
+    return array[clients]  # type: ignore[return-value]
 
 
 LATENCY_RANGE = 1e-9, 1e12
@@ -58,10 +57,7 @@ class Observation:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        if self.outcome not in OUTCOMES:
-            raise InvalidInput(
-                f"outcome must be one of {', '.join(OUTCOMES)}, got {self.outcome!r}"
-            )
+        checks.one_of("outcome", self.outcome, OUTCOMES)
         if self.latency is not None:
             seconds = checks.positive("latency", self.latency)
             checks.between("latency", seconds, *LATENCY_RANGE)

@@ -190,7 +190,5 @@ def steadied_variance(stats: ClientStats) -> FloatArray:
     known = (freedom > 0) & (stats.mean > 0)
     relative = stats.spread[known] / stats.mean[known] ** 2
     v2 = float(relative.sum() / freedom[known].sum()) if known.any() else 1.0
-    variance: FloatArray = (stats.spread + PRIOR_ANSWERS * v2 * stats.mean**2) / (
-        freedom + PRIOR_ANSWERS
-    )
-    return variance
+    squares = stats.spread + PRIOR_ANSWERS * v2 * stats.mean**2
+    return np.asarray(squares / (freedom + PRIOR_ANSWERS))

@@ -66,7 +66,7 @@ class Lasting:
         return LastingState.of(n_clients)
 
     def add(self, state: LastingState, clients: IntArray, t: int, values: FloatArray) -> None:
-        _extend(state.observed, state.mean, state.spread, clients, values)
+        _extend(state, state.observed, clients, values)
 
     def recall(self, state: LastingState, clients: IntArray, t: int) -> ClientStats:
         answers = pick(state.observed, clients)
@@ -109,7 +109,7 @@ class Discounted:
         state.spread[clients] *= faded
         state.last[clients] = np.maximum(state.last[clients], t)
         state.observed[clients] += 1
-        _extend(state.weight, state.mean, state.spread, clients, values)
+        _extend(state, state.weight, clients, values)
 
     def recall(self, state: FadingState, clients: IntArray, t: int) -> ClientStats:
         faded = self._faded(state, clients, t)
@@ -125,8 +125,7 @@ class Discounted:
         return float(t) if self.gamma == 1.0 else (1 - self.gamma**t) / (1 - self.gamma)
 
     def _faded(self, state: FadingState, clients: IntArray, t: int) -> FloatArray:
-        faded: FloatArray = self.gamma ** np.maximum(t - state.last[clients], 0.0)
-        return faded
+        return np.asarray(self.gamma ** np.maximum(t - state.last[clients], 0.0))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,7 +176,7 @@ class Windowed:
             array[stale] = 0.0
         state.block[stale] = self._block(t)
         state.observed[clients] += 1
-        _extend(state.recent, state.mean, state.spread, clients, values)
+        _extend(state, state.recent, clients, values)
 
     def recall(self, state: WindowState, clients: IntArray, t: int) -> ClientStats:
         age = self._block(t) - state.block[clients]
@@ -208,16 +207,12 @@ MEMORIES: Registry[type] = Registry(
 
 
 def _extend(
-    count: IntArray | FloatArray,
-    mean: FloatArray,
-    spread: FloatArray,
-    clients: IntArray,
-    values: FloatArray,
+    state: LastingState, count: IntArray | FloatArray, clients: IntArray, values: FloatArray
 ) -> None:
     """Add one value to the count, mean and spread of each client (Welford 1962)."""
     before = count[clients]
-    step = values - mean[clients]
+    step = values - state.mean[clients]
     with np.errstate(invalid="ignore"):
-        spread[clients] += step**2 * before / (before + 1)
-    mean[clients] += step / (before + 1)
+        state.spread[clients] += step**2 * before / (before + 1)
+    state.mean[clients] += step / (before + 1)
     count[clients] += 1

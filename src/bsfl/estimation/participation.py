@@ -105,5 +105,4 @@ def served(selected: IntArray, context: RoundContext) -> FloatArray:
     rounds = np.broadcast_to(context.rounds(members), members.shape)
     fair = rounds * selected[members].sum() / max(rounds.sum(), 1)
     known = rounds >= FIRST_TURNS * turn(context, len(everyone))
-    share: FloatArray = selected[members[known]] / np.maximum(fair[known], 1.0)
-    return share
+    return np.asarray(selected[members[known]] / np.maximum(fair[known], 1.0))

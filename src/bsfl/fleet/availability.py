@@ -58,8 +58,7 @@ class RecordedAvailability:
 
     def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
         step = (t - 1) // self.rounds_per_step % len(self.state)
-        recorded: BoolArray = self.state[step, self.device] == 1
-        return recorded
+        return np.asarray(self.state[step, self.device] == 1)
 
 
 def read_availability(

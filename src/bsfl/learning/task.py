@@ -119,8 +119,7 @@ def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArr
     checks.one_of("weighting", weighting, WEIGHTINGS)
     counts = np.asarray(samples, dtype=np.float64)
     weight = counts if weighting == "samples" else np.ones(len(counts))
-    share: FloatArray = weight / weight.sum()
-    return share
+    return np.asarray(weight / weight.sum())
 
 
 def check_cohort(clients: npt.ArrayLike, n_clients: int) -> IntArray:

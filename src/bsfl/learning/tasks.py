@@ -94,8 +94,7 @@ class JaxTask:
         learner: The model, its loss and the clients' optimizer.
         x: Training inputs; pixels stay uint8 in memory and are scaled to 0..1 when used.
         y: Training targets.
-        x_test: Test inputs.
-        y_test: Test targets.
+        x_test, y_test: The same for the test data.
         holdings: Which rows each client holds.
         local: How a client trains.
         n_labels: How many labels there are; None for a regression.

@@ -23,9 +23,7 @@ class Genie:
     Attributes:
         mean_speed: True mean speed mu_k = E[tau_min / tau_k] of every client, by dense index.
         alpha: Weight of generalization against speed.
-        beta: Exponent of the generalization term.
-        generalization: As for BSFL.
-        solver: As for BSFL.
+        beta, generalization, solver: As for BSFL.
     """
 
     knows_truth: ClassVar[bool] = True

@@ -146,5 +146,4 @@ def rank_one_update(inverse: FloatArray, clients: IntArray, features: FloatArray
     old = np.einsum("kij,kj->ki", inverse[clients], features)
     scale = 1.0 + np.einsum("ki,ki->k", features, old)
     inverse[clients] -= old[:, :, np.newaxis] * old[:, np.newaxis, :] / scale[:, None, None]
-    gain: FloatArray = old / scale[:, np.newaxis]
-    return gain
+    return np.asarray(old / scale[:, np.newaxis])

@@ -77,10 +77,6 @@ class Invitations(Generic[Token]):
     def overdue(self) -> list[Invitation]:
         """Return the invitations that should have been answered; forget those that expired."""
         now = self._clock.monotonic()
-        late = [invitation for invitation in self._open.values() if now >= invitation.due_at]
-        self._open = {
-            token: invitation
-            for token, invitation in self._open.items()
-            if now < invitation.expires_at
-        }
+        late = [one for one in self._open.values() if now >= one.due_at]
+        self._open = {token: one for token, one in self._open.items() if now < one.expires_at}
         return late

@@ -41,14 +41,11 @@ class AvailabilitySpec:
             checks.between("probability", self.probability, 0.0, MAX_PHONES)
 
     def build(self, n_clients: int, rng: Rng) -> Availability:
+        n = self.rounds_per_step
         if self.kind == "recorded":
-            return read_availability(
-                Path(self.path), n_clients, rng, rounds_per_step=self.rounds_per_step
-            )
+            return read_availability(Path(self.path), n_clients, rng, rounds_per_step=n)
         if self.kind == "phones":
-            return phones_availability(
-                n_clients, rng, mean=self.probability, rounds_per_step=self.rounds_per_step
-            )
+            return phones_availability(n_clients, rng, mean=self.probability, rounds_per_step=n)
         return Always() if self.kind == "always" else Independent(self.probability)
 
 

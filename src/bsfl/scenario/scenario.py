@@ -231,11 +231,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         )
         if not policies:
             raise InvalidInput("there must be at least one policy")
-        if scenario.cohort_size > fleet.n_clients:
-            raise InvalidInput(
-                f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
-                f"got {scenario.cohort_size}"
-            )
+        checks.cohort_fits(scenario.cohort_size, fleet.n_clients)
     world = fleet.build(seed=0)
     for label in policies:
         with at(f"{file} [policies.{label}]"):

@@ -23,7 +23,6 @@ from typing import Literal, get_args
 import numpy as np
 
 from bsfl import checks
-from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.solvers.problem import check_problem
 
@@ -61,8 +60,7 @@ def anneal(
     """
     u, g = check_problem(u, g, m, alpha)
     checks.natural("steps", steps, low=0)
-    if proposal not in PROPOSALS:
-        raise InvalidInput(f"proposal must be one of {', '.join(PROPOSALS)}, got {proposal!r}")
+    checks.one_of("proposal", proposal, PROPOSALS)
     if m == len(u):
         only = float(u.min() + alpha * g.mean())
         return AnnealingPath(np.arange(m), np.full(steps + 1, only))

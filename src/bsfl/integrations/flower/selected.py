@@ -137,11 +137,8 @@ class Selected(Strategy):
         """Choose the round's clients and let the wrapped strategy write their messages."""
         strategy, nodes = self.strategy, self._started().choose()
         with _lent(strategy, _everybody(strategy, len(nodes))):
-            messages = list(
-                type(strategy).configure_train(
-                    strategy, server_round, arrays, config, CohortGrid(grid, nodes)
-                )
-            )
+            write, cohort = type(strategy).configure_train, CohortGrid(grid, nodes)
+            messages = list(write(strategy, server_round, arrays, config, cohort))
         addressed = sorted(message.metadata.dst_node_id for message in messages)
         if addressed != sorted(nodes):
             raise InvalidInput(

@@ -41,8 +41,7 @@ class Dataset:
         name: Name in the catalogue, or a user's own.
         x_train: uint8 [n, height, width, channels].
         y_train: uint8 [n], positions in `labels`.
-        x_test: As x_train.
-        y_test: As y_train.
+        x_test, y_test: As for training.
         labels: What the classes are called.
     """
 

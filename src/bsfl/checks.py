@@ -82,6 +82,26 @@ def numbers(name: str, values: object) -> npt.NDArray[np.float64]:
     return array
 
 
+def all_above_0(
+    name: str, values: npt.NDArray[np.float64], high: float = math.inf
+) -> npt.NDArray[np.float64]:
+    """Return finite numbers above 0, and at most `high`."""
+    wrong = ~((values > 0) & (values <= high) & np.isfinite(values))
+    if wrong.any():
+        limit = "above 0" if high == math.inf else f"above 0 and at most {high:g}"
+        raise InvalidInput(f"{name} must be finite and {limit}, got {values[wrong][0]:g}")
+    return values
+
+
+def cohort_fits(cohort_size: int, n_clients: int) -> None:
+    """Check that a fleet is large enough for a cohort."""
+    if cohort_size > n_clients:
+        raise InvalidInput(
+            f"cohort_size must be between 1 and the {n_clients} clients of the fleet, "
+            f"got {cohort_size}"
+        )
+
+
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Check that a value is one of a few words."""
     if value not in known:

@@ -95,22 +95,20 @@ class ClientTable:
         count against its share.
         """
         ids = self.clean(clients)
-        told = {
+        known = {
             "samples": _clean_numbers("samples", samples, len(ids), high=np.inf),
             "quality": _clean_numbers("quality", quality, len(ids), high=1.0),
+            "features": self._clean_features(features, len(ids)),
         }
-        known = self._clean_features(features, len(ids))
         n_before = len(self)
         self._append([client for client in ids if client not in self._index], t)
         where = np.fromiter((self._index[c] for c in ids), np.int64, len(ids))
         back = where[~self.column("member")[where]]
         self.column("since")[back] += t - self.column("left")[back]
         self.column("member")[back] = True
-        for name, values in told.items():
+        for name, values in known.items():
             if values is not None:
                 self.column(name)[where] = values
-        if known is not None:
-            self.column("features")[where] = known
         self.n_members += len(back)
         self._roster = None
         return Joined(where=np.sort(where), n_before=n_before, back=back, t=t)
@@ -140,11 +138,7 @@ class ClientTable:
 
     def require(self, n_needed: int, n_joining: int = 0) -> None:
         """Check that the fleet, with those about to join, can fill a cohort."""
-        if n_needed > self.n_members + n_joining:
-            raise InvalidInput(
-                f"cohort_size must be between 1 and the {self.n_members + n_joining} clients "
-                f"of the fleet, got {n_needed}"
-            )
+        checks.cohort_fits(n_needed, self.n_members + n_joining)
 
     def locate(self, clients: Iterable[ClientId], *, t: int, n_needed: int) -> Joined:
         """Find clients; those that are new or were away join, if that makes n_needed members."""
@@ -165,16 +159,12 @@ class ClientTable:
     def roster(self) -> Roster:
         """Return the record of the fleet that policies may see."""
         if self._roster is None:
-            everyone = self.n_members == len(self)
-            founders = not np.any(self.column("since") > 1)
-            quality = self.column("quality")
+            since, samples, quality = map(self.column, ("since", "samples", "quality"))
             self._roster = Roster(
                 n_members=self.n_members,
-                members=None if everyone else self.column("member").copy(),
-                since=None if founders else self.column("since").copy(),
-                samples=None
-                if np.isnan(self.column("samples")).all()
-                else self.column("samples").copy(),
+                members=self.column("member").copy() if self.n_members < len(self) else None,
+                since=since.copy() if np.any(since > 1) else None,
+                samples=None if np.isnan(samples).all() else samples.copy(),
                 quality=None if np.all(quality == 1.0) else quality.copy(),
                 features=self.column("features").copy() if self._n_features else None,
             )
@@ -188,14 +178,8 @@ class ClientTable:
                 longer = np.zeros((max(stop, 2 * capacity), *column.shape[1:]), column.dtype)
                 longer[:capacity] = column
                 self._columns[name] = longer
-        for name, value in (
-            ("member", False),
-            ("since", t),
-            ("left", t),
-            ("samples", np.nan),
-            ("quality", 1.0),
-            ("features", np.nan),
-        ):
+        unknown = {"samples": np.nan, "quality": 1.0, "features": np.nan}
+        for name, value in {"member": False, "since": t, "left": t, **unknown}.items():
             self._columns[name][start:stop] = value
         self._index.update(zip(new, range(start, stop), strict=True))
         self.ids.extend(new)
@@ -264,7 +248,7 @@ class ClientTable:
                 blob[a:b].decode("utf-8", "surrogatepass")
                 for a, b in zip([0, *ends], ends, strict=False)
             ]
-            table.ids = [int(text) for text in texts] if kind == "number" else texts
+            table.ids = list(map(int, texts)) if kind == "number" else texts
         table._index = {client: index for index, client in enumerate(table.ids)}
         nothing = np.zeros((len(table.ids), 0))
         table._columns = {name: arrays.get(name, nothing) for name in table._columns}
@@ -312,8 +296,4 @@ def _clean_numbers(
             f"{name} must hold one number for each of the {n_clients} clients, "
             f"got shape {numbers.shape}"
         )
-    wrong = ~((numbers > 0) & (numbers <= high) & np.isfinite(numbers))
-    if wrong.any():
-        limit = "above 0" if high == np.inf else f"above 0 and at most {high:g}"
-        raise InvalidInput(f"{name} must be finite and {limit}, got {numbers[wrong][0]:g}")
-    return numbers
+    return checks.all_above_0(name, numbers, high)

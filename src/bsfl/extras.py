@@ -8,21 +8,14 @@ from typing import Any
 
 from bsfl.errors import MissingExtra
 
-EXTRA_OF = {
-    "typer": "cli",
-    "rich": "cli",
-    "joblib": "sim",
-    "jax": "sim",
-    "jaxlib": "sim",
-    "optax": "sim",
-    "matplotlib": "plots",
-    "plotly": "plots",
-    "pooch": "data",
-    "requests": "data",
-    "platformdirs": "data",
-    "PIL": "data",
-    "flwr": "flower",
+PACKAGES = {
+    "cli": ("typer", "rich"),
+    "sim": ("joblib", "jax", "jaxlib", "optax"),
+    "plots": ("matplotlib", "plotly"),
+    "data": ("pooch", "requests", "platformdirs", "PIL"),
+    "flower": ("flwr",),
 }
+EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
 
 def pip_line(extra: str) -> str:

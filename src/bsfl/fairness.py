@@ -26,8 +26,7 @@ def lorenz(counts: IntArray | FloatArray) -> FloatArray:
     array([0.  , 0.25, 1.  ])
     """
     summed = np.concatenate([[0.0], np.cumsum(np.sort(counts))])
-    shares: FloatArray = summed / max(summed[-1], 1.0)
-    return shares
+    return np.asarray(summed / max(summed[-1], 1.0))
 
 
 def participation(cohorts: IntArray, n_clients: int) -> IntArray:
@@ -55,5 +54,4 @@ def capped_shares(weights: FloatArray, total: float) -> FloatArray:
     rest = np.cumsum(heavy_first[::-1])[::-1]  # weight of the i-th heaviest and all lighter ones
     n_heavier = np.arange(len(weights))
     n_capped = int(np.argmax((total - n_heavier) * heavy_first <= rest))
-    capped: FloatArray = np.minimum(1.0, weights * ((total - n_capped) / rest[n_capped]))
-    return capped
+    return np.asarray(np.minimum(1.0, weights * ((total - n_capped) / rest[n_capped])))

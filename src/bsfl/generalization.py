@@ -27,7 +27,6 @@ class Deficit(Protocol):
 
     def __call__(self, clients: IntArray, history: History, context: RoundContext) -> FloatArray:
         """Return a number in [-1, 1] for each of `clients`: positive when chosen too rarely."""
-        ...
 
 
 def signed_power(deficit: FloatArray, beta: int) -> FloatArray:
@@ -62,13 +61,14 @@ def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> 
     l_k is the last loss client k reported; one that never did counts with the mean of the others.
     The paper names a loss-based g as an option and leaves its form open; this is ours.
     """
+    members = None if context.roster is None else context.roster.members
     known = ~np.isnan(history.loss)
-    if context.roster is not None and context.roster.members is not None:
-        known &= context.roster.members
+    if members is not None:
+        known &= members
     mean = float(history.loss[known].mean()) if known.any() else 1.0
     loss = np.where(known, history.loss, mean)
-    if context.roster is not None and context.roster.members is not None:
-        loss = np.where(context.roster.members, loss, 0.0)
+    if members is not None:
+        loss[~members] = 0.0
     if loss.sum() == 0:
         return equal_deficit(clients, history, context)
     return capped_shares(loss, context.cohort_size)[clients] - _rate(clients, history, context)
@@ -76,11 +76,9 @@ def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> 
 
 def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
     """Return c_k/t, t counted from the round in which the client joined."""
-    rate: FloatArray = pick(history.selected, clients) / context.rounds(clients)
-    return rate
+    return np.asarray(pick(history.selected, clients) / context.rounds(clients))
 
 
 DEFICITS: Registry[Deficit] = Registry(
-    "generalization",
-    {"equal": equal_deficit, "weighted": weighted_deficit, "loss": loss_deficit},
+    "generalization", {"equal": equal_deficit, "weighted": weighted_deficit, "loss": loss_deficit}
 )

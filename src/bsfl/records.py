@@ -14,6 +14,7 @@ from bsfl.errors import InvalidInput
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Rng = np.random.Generator
 
 NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -30,8 +31,7 @@ def pick(array: Numbers, clients: IntArray) -> Numbers:
     """Return array[clients] for sorted distinct clients, without a copy when that is everyone."""
     if len(clients) == len(array):
         return array
-    picked: Numbers = array[clients]  # type: ignore[assignment]
-    return picked
+    return array[clients]  # type: ignore[return-value]
 
 
 LATENCY_RANGE = 1e-9, 1e12
@@ -57,10 +57,7 @@ class Observation:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        if self.outcome not in OUTCOMES:
-            raise InvalidInput(
-                f"outcome must be one of {', '.join(OUTCOMES)}, got {self.outcome!r}"
-            )
+        checks.one_of("outcome", self.outcome, OUTCOMES)
         if self.latency is not None:
             seconds = checks.positive("latency", self.latency)
             checks.between("latency", seconds, *LATENCY_RANGE)
@@ -163,7 +160,6 @@ class Roster:
 
     @cached_property
     def total_size(self) -> float:
-        """Sum of n_k over the members."""
         return float(self.sizes.sum())
 
 

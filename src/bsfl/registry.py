@@ -83,9 +83,8 @@ class Registry(Mapping[str, T]):
 
     def name_of(self, thing: object) -> str | None:
         """Return the name of a thing or of its class; None for a user's own."""
-        candidates = (thing, type(thing))
         for name, known in self.known.items():
-            if any(known is one for one in candidates):
+            if known is thing or known is type(thing):
                 return name
         for name, point in self._installed.items():
             if point.value == f"{type(thing).__module__}:{type(thing).__qualname__}":
@@ -115,18 +114,12 @@ class Registry(Mapping[str, T]):
         return settings_of(self.find(name))  # type: ignore[arg-type]
 
     def make(self, name: str, /, **settings: Plain) -> Any:
-        """Return the thing with this name and these settings; parts may be plain data.
-
-        A function that needs more than its settings comes back waiting for the rest.
-        """
+        """Return the thing with this name and these settings; parts may be plain data."""
         factory: Any = self.find(name)
         check_settings(f"{self.what} {name!r}", settings, settings_of(factory))
         parts = parts_of(factory)
-        made = {
-            key: parts[key].part(value) if key in parts else value
-            for key, value in settings.items()
-        }
-        return factory(**made)
+        made = {key: parts[key].part(value) for key, value in settings.items() if key in parts}
+        return factory(**settings | made)
 
     def part(self, value: Plain) -> Any:
         """Return the part that plain data stands for: a table or a name; others are left alone."""
@@ -150,14 +143,13 @@ class Registry(Mapping[str, T]):
             parts: Registry[Any] | None = one.metadata.get("parts")
             if parts and is_dataclass(value):
                 inner = parts.plain(value)
-                value = None if inner is None else {KIND: parts.name_of(value), **inner}
-                if value is None:
+                if inner is None:
                     return None
+                value = {KIND: parts.name_of(value), **inner}
             elif callable(value):
                 return None
-            table[one.name] = (
-                value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-            )
+            is_array = isinstance(value, np.ndarray | np.generic)
+            table[one.name] = value.tolist() if is_array else value
         return table
 
 
@@ -195,8 +187,7 @@ def check_settings(what: str, given: Iterable[str], settings: Mapping[str, Any])
     for name in given:
         if name not in settings:
             raise InvalidInput(f"{what} has no setting {name!r}{nearest(name, settings)}")
-    missing = [name for name, default in settings.items() if default is REQUIRED]
-    missing = [name for name in missing if name not in given]
+    missing = [k for k, default in settings.items() if default is REQUIRED and k not in given]
     if missing:
         raise InvalidInput(f"{what} needs a value for {', '.join(missing)}")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.records import OK, FloatArray, Report, RoundContext
+from bsfl.records import OK, FloatArray, Report, Roster, RoundContext
 
 Needs = frozenset[str]
 """What clients must tell, a set of the words below."""
@@ -24,27 +24,28 @@ def needs_of(policy: object) -> Needs:
     return frozenset(getattr(policy, "needs", NOTHING))
 
 
-def known_numbers(name: str, values: object) -> FloatArray:
-    """Return one finite number above 0 for each client, as an array that cannot be written to."""
-    numbers = checks.numbers(name, values)
-    wrong = ~((numbers > 0) & np.isfinite(numbers))
-    if wrong.any():
-        raise InvalidInput(f"{name} must be finite and above 0, got {numbers[wrong][0]:g}")
-    numbers.flags.writeable = False
-    return numbers
+def keep_known(policy: object, *names: str, optional: bool = True) -> None:
+    """Make arrays of settings that hold a finite number above 0 for each client."""
+    for name in names:
+        if getattr(policy, name) is not None or not optional:
+            numbers = checks.all_above_0(name, checks.numbers(name, getattr(policy, name)))
+            numbers.flags.writeable = False
+            object.__setattr__(policy, name, numbers)  # policies are frozen
 
 
-def must_cover(name: str, values: FloatArray, n_clients: int) -> None:
+def must_cover(policy: object, n_clients: int, *names: str) -> None:
     """Check that numbers given when the policy was made hold for the whole fleet."""
-    if n_clients > len(values):
-        raise InvalidInput(f"{name} must cover the fleet of {n_clients} clients, got {len(values)}")
+    for name in names:
+        known = getattr(policy, name)
+        if known is not None and n_clients > len(known):
+            raise InvalidInput(
+                f"{name} must cover the fleet of {n_clients} clients, got {len(known)}"
+            )
 
 
 def registered_sizes(context: RoundContext) -> FloatArray:
     """Return n_k of every client as it was registered, 0 for one that left."""
-    if context.roster is None:
-        raise InvalidInput("this policy needs every client's samples; register them first")
-    return context.roster.sizes
+    return (context.roster or Roster(n_members=0)).sizes  # an error where there are none
 
 
 def require_losses(policy: str, report: Report) -> None:

@@ -44,8 +44,10 @@ def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Polic
             "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
         )
     if given is None:
+        if name not in list(POLICIES):  # a file that is named there is not run
+            raise StateFileError(f"{path} holds an unknown policy {name!r}; nothing was loaded")
         try:
-            return make_policy(_built_in(name, path), **settings)
+            return make_policy(name, **settings)
         except InvalidInput as error:
             raise StateFileError(f"{path}: {error}; nothing was loaded") from None
     remembered = _remembers(given)
@@ -61,10 +63,3 @@ def policy_of(header: dict[str, Any], path: str | os.PathLike[str], given: Polic
 
 def _name(policy: Policy) -> str:
     return POLICIES.name_of(policy) or type(policy).__qualname__
-
-
-def _built_in(name: str, path: str | os.PathLike[str]) -> str:
-    """Return the name of a policy after checking that no file will be run for it."""
-    if name not in list(POLICIES):
-        raise StateFileError(f"{path} holds an unknown policy {name!r}; nothing was loaded")
-    return name

@@ -16,15 +16,7 @@ from bsfl.errors import InvalidInput, NotAStateFile, NotSelected
 from bsfl.migrations import SCHEMA, migrated
 from bsfl.policies import Policy
 from bsfl.randomness import stream
-from bsfl.records import (
-    NOBODY,
-    IntArray,
-    Observation,
-    Report,
-    Roster,
-    RoundContext,
-    RoundRecord,
-)
+from bsfl.records import NOBODY, IntArray, Observation, Report, Roster, RoundContext, RoundRecord
 from bsfl.saved_policy import described, policy_of
 from bsfl.state import State, leaves, put, take_over
 
@@ -63,9 +55,7 @@ class Scheduler:
         self._spare: statefile.Arrays = {}
         self._state: State = policy.init(0)
         self._n_state = 0
-        self._waiting: dict[
-            int, list[int]
-        ] = {}  # client index -> rounds not answered, oldest first
+        self._waiting: dict[int, list[int]] = {}  # by client: rounds not answered, oldest first
         self._roster: Roster | None = None  # the fleet as it was when the last cohort was chosen
         self._unbooked: IntArray = NOBODY  # the last cohort, until its selection is in the state
 
@@ -154,9 +144,8 @@ class Scheduler:
             where = joined.where if joined else self._clients.members()
             context = self._context(t, where, m)
             cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
-            cohort = _checked(
-                cohort, context, may_be_fewer=getattr(self.policy, "chooses_fewer", False)
-            )
+            may_be_fewer = getattr(self.policy, "chooses_fewer", False)
+            cohort = _checked(cohort, context, may_be_fewer=may_be_fewer)
         except Exception:
             if joined:
                 self._clients.undo(joined)
@@ -175,8 +164,8 @@ class Scheduler:
 
         May be called several times for one round, and after the next one has started: whoever was
         chosen and not reported yet is waited for; one that owes several answers gives the oldest
-        first. Report timeouts and failures too; a client that
-        is never reported counts as chosen, and nothing is learned of its speed.
+        first. Report timeouts and failures too; a client that is never reported counts as chosen,
+        and nothing is learned of its speed.
 
         Args:
             answers: For each client its latency in seconds, or an Observation.

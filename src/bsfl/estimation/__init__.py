@@ -1,17 +1,9 @@
 """What is believed of a client: each part owns its settings, its checks and its piece of state."""
 
-from bsfl.estimation.averages import Averages, Selections, believed_latency
+from bsfl.estimation.averages import Averages, Queued, Selections, believed_latency
 from bsfl.estimation.indices import INDICES, Evidence, Index, Lognormal, Means
-from bsfl.estimation.memory import (
-    MEMORIES,
-    ClientStats,
-    Discounted,
-    Lasting,
-    Memory,
-    Windowed,
-)
+from bsfl.estimation.memory import MEMORIES, ClientStats, Discounted, Lasting, Memory, Windowed
 from bsfl.estimation.participation import AIMS, Aim, Floor, MaxGini
-from bsfl.estimation.queues import Queued
 from bsfl.estimation.radii import RADII, Radius, hoeffding_radius
 
 __all__ = [

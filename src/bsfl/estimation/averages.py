@@ -1,11 +1,13 @@
-"""Counts and running means of what clients showed."""
+"""Counts and running means of what clients showed, and queues of clients that wait."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import FAILED, OK, FloatArray, IntArray, Report
+from bsfl.records import FAILED, OK, FloatArray, IntArray, Report, RoundContext
 from bsfl.state import ClientState, per_client
+
+Share = float | FloatArray
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,30 @@ class Averages(ClientState):
         self.selected[report.chosen] += 1
         self.observed[clients] += 1
         self.mean[clients] += (values - self.mean[clients]) / self.observed[clients]
+
+
+@dataclass(slots=True, kw_only=True)
+class Queued(Averages):
+    r"""Averages and queues D_k <- max(D_k + share_k - [k was chosen], 0) that start at 0.
+
+    A queue nobody serves grows by its share each round, so it is stored as it stood after the
+    client was last served, with the number of the client's rounds at that time: O(cohort) a round.
+    When shares change because the fleet does, the time since then counts at the new share.
+    """
+
+    queue: FloatArray = per_client(0.0)
+    queue_round: IntArray = per_client(1)
+
+    def queues(self, context: RoundContext, clients: IntArray, share: Share) -> FloatArray:
+        """Return D_k of clients at the start of this round."""
+        waited = context.rounds(clients) - self.queue_round[clients]
+        return self.queue[clients] + share * waited
+
+    def serve(self, context: RoundContext, chosen: IntArray, share: Share) -> None:
+        """Book the selection of clients in the round of the context."""
+        served = self.queues(context, chosen, share) + share - 1.0
+        self.queue[chosen] = np.maximum(served, 0.0)
+        self.queue_round[chosen] = context.rounds(chosen) + np.ones_like(chosen)
 
 
 def believed_latency(report: Report, tau_max: float | None) -> FloatArray:

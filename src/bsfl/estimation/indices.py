@@ -58,11 +58,9 @@ class Index(Protocol):
 
     def init(self) -> State:
         """Return what is known beside the averages before the first round."""
-        ...
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
         """Return what is averaged for latencies; infinite ones never came. NaN: nothing is."""
-        ...
 
     def learn(
         self,
@@ -73,11 +71,9 @@ class Index(Protocol):
         roster: Roster | None,
     ) -> None:
         """Take in values of clients, of which `stats` was remembered before."""
-        ...
 
     def speeds(self, state: Any, evidence: Evidence) -> FloatArray:
         """Return an optimistic tau_min / tau of clients."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +93,6 @@ class Means:
         RADII.resolve("radius", self.radius)
 
     def init(self) -> NothingLearned:
-        """Return nothing: the averages are all."""
         return NothingLearned()
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
@@ -115,7 +110,6 @@ class Means:
         """Learn nothing beside the averages."""
 
     def speeds(self, state: NothingLearned, evidence: Evidence) -> FloatArray:
-        """Return ucb(k, t-1)."""
         stats, tau_min = evidence.stats, evidence.tau_min
         width = RADII.resolve("radius", self.radius)(
             # c_k counts selections, or the silent were asked for ever
@@ -149,7 +143,6 @@ class Lognormal:
         checks.at_least("optimism", self.optimism, 0.0)
 
     def init(self) -> lognormal.Population:
-        """Return what is known of the fleet before the first answer."""
         return lognormal.Population()
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
@@ -164,7 +157,6 @@ class Lognormal:
         stats: ClientStats,
         roster: Roster | None,
     ) -> None:
-        """Learn what clients have in common."""
         lognormal.learn(state, clients, values, stats, roster)
 
     def speeds(self, state: lognormal.Population, evidence: Evidence) -> FloatArray:
@@ -198,7 +190,5 @@ def steadied_variance(stats: ClientStats) -> FloatArray:
     known = (freedom > 0) & (stats.mean > 0)
     relative = stats.spread[known] / stats.mean[known] ** 2
     v2 = float(relative.sum() / freedom[known].sum()) if known.any() else 1.0
-    variance: FloatArray = (stats.spread + PRIOR_ANSWERS * v2 * stats.mean**2) / (
-        freedom + PRIOR_ANSWERS
-    )
-    return variance
+    squares = stats.spread + PRIOR_ANSWERS * v2 * stats.mean**2
+    return np.asarray(squares / (freedom + PRIOR_ANSWERS))

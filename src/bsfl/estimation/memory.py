@@ -38,19 +38,15 @@ class Memory(Protocol):
 
     def init(self, n_clients: int) -> State:
         """Return the state before the first round."""
-        ...
 
     def add(self, state: Any, clients: IntArray, t: int, values: FloatArray) -> None:
         """Take in values that clients showed in round t."""
-        ...
 
     def recall(self, state: Any, clients: IntArray, t: int) -> ClientStats:
         """Return what is remembered of clients in round t."""
-        ...
 
     def rounds(self, t: int) -> float:
         """Return how many of the first t rounds are remembered."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,20 +63,16 @@ class Lasting:
     """Everything counts for ever (eqs. update_c, update_mu)."""
 
     def init(self, n_clients: int) -> LastingState:
-        """Return the state before the first round."""
         return LastingState.of(n_clients)
 
     def add(self, state: LastingState, clients: IntArray, t: int, values: FloatArray) -> None:
-        """Take in values that clients showed."""
-        _extend(state.observed, state.mean, state.spread, clients, values)
+        _extend(state, state.observed, clients, values)
 
     def recall(self, state: LastingState, clients: IntArray, t: int) -> ClientStats:
-        """Return what is remembered of clients."""
         answers = pick(state.observed, clients)
         return ClientStats(answers, answers, pick(state.mean, clients), pick(state.spread, clients))
 
     def rounds(self, t: int) -> float:
-        """Return t."""
         return float(t)
 
 
@@ -109,20 +101,17 @@ class Discounted:
         checks.between("gamma", self.gamma, 0.0, 1.0)
 
     def init(self, n_clients: int) -> FadingState:
-        """Return the state before the first round."""
         return FadingState.of(n_clients)
 
     def add(self, state: FadingState, clients: IntArray, t: int, values: FloatArray) -> None:
-        """Take in values that clients showed in round t."""
         faded = self._faded(state, clients, t)
         state.weight[clients] *= faded
         state.spread[clients] *= faded
         state.last[clients] = np.maximum(state.last[clients], t)
         state.observed[clients] += 1
-        _extend(state.weight, state.mean, state.spread, clients, values)
+        _extend(state, state.weight, clients, values)
 
     def recall(self, state: FadingState, clients: IntArray, t: int) -> ClientStats:
-        """Return what is remembered of clients in round t."""
         faded = self._faded(state, clients, t)
         return ClientStats(
             pick(state.observed, clients),
@@ -136,8 +125,7 @@ class Discounted:
         return float(t) if self.gamma == 1.0 else (1 - self.gamma**t) / (1 - self.gamma)
 
     def _faded(self, state: FadingState, clients: IntArray, t: int) -> FloatArray:
-        faded: FloatArray = self.gamma ** np.maximum(t - state.last[clients], 0.0)
-        return faded
+        return np.asarray(self.gamma ** np.maximum(t - state.last[clients], 0.0))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,11 +163,9 @@ class Windowed:
         checks.natural("window", self.window, low=2)
 
     def init(self, n_clients: int) -> WindowState:
-        """Return the state before the first round."""
         return WindowState.of(n_clients)
 
     def add(self, state: WindowState, clients: IntArray, t: int, values: FloatArray) -> None:
-        """Take in values that clients showed in round t."""
         age = self._block(t) - state.block[clients]
         stale, gone = clients[age >= 1], clients[age >= 2]
         state.older_count[stale] = state.recent[stale]
@@ -190,10 +176,9 @@ class Windowed:
             array[stale] = 0.0
         state.block[stale] = self._block(t)
         state.observed[clients] += 1
-        _extend(state.recent, state.mean, state.spread, clients, values)
+        _extend(state, state.recent, clients, values)
 
     def recall(self, state: WindowState, clients: IntArray, t: int) -> ClientStats:
-        """Return what is remembered of clients in round t."""
         age = self._block(t) - state.block[clients]
         recent = np.where(age <= 1, state.recent[clients], 0.0)
         older = np.where(age <= 0, state.older_count[clients], 0.0)
@@ -210,7 +195,6 @@ class Windowed:
         )
 
     def rounds(self, t: int) -> float:
-        """Return min(t, window)."""
         return float(min(t, self.window))
 
     def _block(self, t: int) -> int:
@@ -223,16 +207,12 @@ MEMORIES: Registry[type] = Registry(
 
 
 def _extend(
-    count: IntArray | FloatArray,
-    mean: FloatArray,
-    spread: FloatArray,
-    clients: IntArray,
-    values: FloatArray,
+    state: LastingState, count: IntArray | FloatArray, clients: IntArray, values: FloatArray
 ) -> None:
     """Add one value to the count, mean and spread of each client (Welford 1962)."""
     before = count[clients]
-    step = values - mean[clients]
+    step = values - state.mean[clients]
     with np.errstate(invalid="ignore"):
-        spread[clients] += step**2 * before / (before + 1)
-    mean[clients] += step / (before + 1)
+        state.spread[clients] += step**2 * before / (before + 1)
+    state.mean[clients] += step / (before + 1)
     count[clients] += 1

@@ -1,6 +1,6 @@
 """A weight that finds itself: alpha is moved until participation is what was asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -32,8 +32,11 @@ class FoundWeight:
 class Aim:
     """What participation shall be; alpha follows. Floor and MaxGini say how it is measured."""
 
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            checks.between(one.name, getattr(self, one.name), 0.0, 1.0)
+
     def init(self) -> FoundWeight:
-        """Return the state before the first round."""
         return FoundWeight()
 
     def weight(self, state: FoundWeight, context: RoundContext, n_known: int) -> float:
@@ -66,11 +69,7 @@ class Floor(Aim):
 
     share: float
 
-    def __post_init__(self) -> None:
-        checks.between("share", self.share, 0.0, 1.0)
-
     def excess(self, share: FloatArray, turns: float) -> float:
-        """Return the least share over the floor."""
         step = 0.5 / max(turns, 1.0)  # half a selection: shares move in steps of whole ones
         return float(share.min(initial=1.0)) - self.share - MARGIN - step
 
@@ -81,11 +80,7 @@ class MaxGini(Aim):
 
     limit: float
 
-    def __post_init__(self) -> None:
-        checks.between("limit", self.limit, 0.0, 1.0)
-
     def excess(self, share: FloatArray, turns: float) -> float:
-        """Return the limit over the Gini coefficient."""
         return self.limit - gini(share) - MARGIN
 
 
@@ -110,5 +105,4 @@ def served(selected: IntArray, context: RoundContext) -> FloatArray:
     rounds = np.broadcast_to(context.rounds(members), members.shape)
     fair = rounds * selected[members].sum() / max(rounds.sum(), 1)
     known = rounds >= FIRST_TURNS * turn(context, len(everyone))
-    share: FloatArray = selected[members[known]] / np.maximum(fair[known], 1.0)
-    return share
+    return np.asarray(selected[members[known]] / np.maximum(fair[known], 1.0))

@@ -12,16 +12,14 @@ CUCB_SCALE = 1.5
 VARIANCE_SCALE, RANGE_SCALE = 0.5, 0.15
 """Scales of the two terms of the Bernstein radius; UCB-V has 2 and 3, too wide for few answers."""
 
-
+Counts = IntArray | FloatArray
 Variance = Callable[[], FloatArray]
 
 
 class Radius(Protocol):
     """Any function with this signature can be BSFL's `radius`."""
 
-    def __call__(
-        self, count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
-    ) -> FloatArray:
+    def __call__(self, count: Counts, *, t: float, m: int, variance: Variance) -> FloatArray:
         """Return the radius of clients observed `count` times after t rounds of m clients.
 
         Args:
@@ -30,10 +28,9 @@ class Radius(Protocol):
             m: Clients in a round.
             variance: Returns the variance of each client's speed, O(K), for those who want it.
         """
-        ...
 
 
-def hoeffding_radius(count: IntArray | FloatArray, *, t: float, scale: float) -> FloatArray:
+def hoeffding_radius(count: Counts, *, t: float, scale: float) -> FloatArray:
     r"""Return sqrt(scale * ln t / c), infinite for a client that was never observed.
 
     >>> hoeffding_radius(np.array([0, 1, 4]), t=1, scale=6.0)
@@ -44,16 +41,12 @@ def hoeffding_radius(count: IntArray | FloatArray, *, t: float, scale: float) ->
     return np.where(count == 0, np.inf, radius)
 
 
-def paper_radius(
-    count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
-) -> FloatArray:
+def paper_radius(count: Counts, *, t: float, m: int, variance: Variance) -> FloatArray:
     r"""Return sqrt((m + 1) ln t / c), the radius of the paper's ucb(k, t) (eq. update_ucb)."""
     return hoeffding_radius(count, t=t, scale=m + 1)
 
 
-def cucb_radius(
-    count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
-) -> FloatArray:
+def cucb_radius(count: Counts, *, t: float, m: int, variance: Variance) -> FloatArray:
     r"""Return sqrt(1.5 ln t / c) (CUCB, Chen et al. 2013).
 
     The minimum of a cohort moves by no more than the largest error among its members, so one
@@ -62,9 +55,7 @@ def cucb_radius(
     return hoeffding_radius(count, t=t, scale=CUCB_SCALE)
 
 
-def bernstein_radius(
-    count: IntArray | FloatArray, *, t: float, m: int, variance: Variance
-) -> FloatArray:
+def bernstein_radius(count: Counts, *, t: float, m: int, variance: Variance) -> FloatArray:
     r"""Return sqrt(0.5 V ln t / c) + 0.15 ln t / c, the form of UCB-V (Audibert et al. 2009).
 
     Narrow for a client whose speed hardly varies. The last term covers the error of V itself.
@@ -75,17 +66,12 @@ def bernstein_radius(
     return np.where(count == 0, np.inf, radius)
 
 
-def no_radius(count: IntArray | FloatArray, *, t: float, m: int, variance: Variance) -> FloatArray:
+def no_radius(count: Counts, *, t: float, m: int, variance: Variance) -> FloatArray:
     """Return 0: trust the means as they are (infinite for a client never observed)."""
     return np.where(count == 0, np.inf, 0.0)
 
 
 RADII: Registry[Radius] = Registry(
     "radius",
-    {
-        "paper": paper_radius,
-        "cucb": cucb_radius,
-        "bernstein": bernstein_radius,
-        "none": no_radius,
-    },
+    {"paper": paper_radius, "cucb": cucb_radius, "bernstein": bernstein_radius, "none": no_radius},
 )

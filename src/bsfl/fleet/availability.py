@@ -11,23 +11,21 @@ import numpy.typing as npt
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.records import BoolArray
+from bsfl.records import BoolArray, Rng
 
 
 class Availability(Protocol):
     """Who can be reached, round by round."""
 
-    def reachable(self, t: int, n_clients: int, rng: np.random.Generator) -> BoolArray:
+    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
         """Return whether each client can be reached in round t."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
     """Everyone, always."""
 
-    def reachable(self, t: int, n_clients: int, rng: np.random.Generator) -> BoolArray:
-        """Return True for everyone."""
+    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
         return np.ones(n_clients, dtype=bool)
 
 
@@ -40,8 +38,7 @@ class Independent:
     def __post_init__(self) -> None:
         checks.between("probability", self.probability, 0.0, 1.0)
 
-    def reachable(self, t: int, n_clients: int, rng: np.random.Generator) -> BoolArray:
-        """Return a coin flip for everyone."""
+    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
         return rng.random(n_clients) < self.probability
 
 
@@ -59,15 +56,13 @@ class RecordedAvailability:
     device: npt.NDArray[np.int64]
     rounds_per_step: int = 1
 
-    def reachable(self, t: int, n_clients: int, rng: np.random.Generator) -> BoolArray:
-        """Return what was recorded."""
+    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
         step = (t - 1) // self.rounds_per_step % len(self.state)
-        recorded: BoolArray = self.state[step, self.device] == 1
-        return recorded
+        return np.asarray(self.state[step, self.device] == 1)
 
 
 def read_availability(
-    path: Path, n_clients: int, rng: np.random.Generator, *, rounds_per_step: int = 1
+    path: Path, n_clients: int, rng: Rng, *, rounds_per_step: int = 1
 ) -> RecordedAvailability:
     """Return the availability recorded in an .npz (array `state`) or .npy file of [time, device].
 
@@ -103,7 +98,7 @@ MAX_PHONES = 0.12
 
 
 def phones_availability(
-    n_clients: int, rng: np.random.Generator, *, mean: float = 0.08, rounds_per_step: int = 1
+    n_clients: int, rng: Rng, *, mean: float = 0.08, rounds_per_step: int = 1
 ) -> RecordedAvailability:
     """Return clients that come and go as phones do: some never, some often, for a while each time.
 

@@ -49,7 +49,6 @@ class Fleet:
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients there are."""
         return self.latency.n_clients
 
     @property

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 
 N_NODES = 2001
 """Noise values at which the integrals of true means are evaluated (relative error about 1e-6)."""
@@ -33,19 +33,15 @@ class Latencies(Protocol):
     @property
     def n_clients(self) -> int:
         """How many clients there are."""
-        ...
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         """Return the seconds that every client would take in round t, chosen or not."""
-        ...
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
         """Return E[1 / clip(tau, low, high)] of every client in round t."""
-        ...
 
     def phase(self, t: int) -> Phase:
         """Return a label that is the same for two rounds only if their distributions are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +58,18 @@ class Noisy:
     latency: Callable[[float | FloatArray], FloatArray]
     noise: str = "normal"
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the latency of every client in one round."""
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         sample = rng.standard_normal if self.noise == "normal" else rng.standard_exponential
         return self.latency(sample(self.n_clients))
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return E[1 / clip(tau, low, high)], integrated over the noise."""
         nodes, density = _NODES[self.noise]
         total = np.zeros(self.n_clients)
         for noise, weight in zip(nodes, density, strict=True):
             total += weight / np.clip(self.latency(noise), low, high)
-        mean: FloatArray = total / density.sum()
-        return mean
+        return np.asarray(total / density.sum())
 
     def phase(self, t: int) -> Phase:
-        """Return the one phase there is."""
         return ()
 
 
@@ -118,77 +110,69 @@ class Recorded:
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are."""
         return len(self.recorded)
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return one of its recorded latencies for every client."""
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         picks = rng.random(self.n_clients)
         return np.array([r[int(p * len(r))] for r, p in zip(self.recorded, picks, strict=True)])
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return the exact mean over the recorded values."""
         low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
         clipped = (np.clip(r, a, b) for r, a, b in zip(self.recorded, low, high, strict=True))
         return np.array([np.mean(1.0 / tau) for tau in clipped])
 
     def phase(self, t: int) -> Phase:
-        """Return the one phase there is."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
-    """From round `at` on, client k has the latency that client source[k] had before."""
+class Changed:
+    """Latencies made from others; how, say the classes below."""
 
     base: Latencies
-    source: IntArray
-    at: int
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are."""
         return self.base.n_clients
 
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the latency of every client in round t."""
+    def phase(self, t: int) -> Phase:
+        return self.base.phase(t)
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped(Changed):
+    """From round `at` on, client k has the latency that client source[k] had before."""
+
+    source: IntArray
+    at: int
+
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         drawn = self.base.draw(t, rng)
         return drawn if t < self.at else drawn[self.source]
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return E[1 / clip(tau, low, high)]."""
         if t < self.at:
             return self.base.mean_inverse(t, low, high)
-        everyone = np.arange(self.n_clients)
-        low, high = np.broadcast_to(low, self.n_clients), np.broadcast_to(high, self.n_clients)
-        back = np.empty_like(everyone)
-        back[self.source] = everyone
+        low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
+        back = np.argsort(self.source)  # the inverse of a permutation
         return self.base.mean_inverse(t, low[back], high[back])[self.source]
 
     def phase(self, t: int) -> Phase:
-        """Return whether the change has come."""
         return (int(t >= self.at), *self.base.phase(t))
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(Changed):
     """From round `at` on, latencies are multiplied by `factor`, reached over `ramp` rounds.
 
     The factor builds up in equal ratios; with ramp 0 it is there at once.
     """
 
-    base: Latencies
     factor: FloatArray
     at: int
     ramp: int = 0
 
-    @property
-    def n_clients(self) -> int:
-        """How many clients there are."""
-        return self.base.n_clients
-
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the latency of every client in round t."""
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         return self.base.draw(t, rng) * self.factor_in(t)
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
@@ -206,19 +190,12 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True)
-class Flaky:
+class Flaky(Changed):
     """Each answer is lost with a given probability: an infinite latency."""
 
-    base: Latencies
     probability: float
 
-    @property
-    def n_clients(self) -> int:
-        """How many clients there are."""
-        return self.base.n_clients
-
-    def draw(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the latency of every client in round t, infinite where the answer is lost."""
+    def draw(self, t: int, rng: Rng) -> FloatArray:
         drawn = self.base.draw(t, rng)
         return np.where(rng.random(self.n_clients) < self.probability, np.inf, drawn)
 
@@ -226,7 +203,3 @@ class Flaky:
         """Return (1 - p) E[1 / clip(tau, low, high)] + p / high."""
         heard = (1.0 - self.probability) * self.base.mean_inverse(t, low, high)
         return heard + self.probability / high
-
-    def phase(self, t: int) -> Phase:
-        """Return the phase of what is lost."""
-        return self.base.phase(t)

@@ -4,7 +4,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.fleet.latency import Latencies, lognormal
-from bsfl.records import FloatArray
+from bsfl.records import FloatArray, Rng
 
 # Quantiles of 20,000 phones in FedScale's device data: milliseconds per sample at inference, and
 # the natural logarithm of the bandwidth in kbit/s. The two are uncorrelated there and here.
@@ -24,20 +24,21 @@ LOG_KBPS = (
 TRAINING_OVER_INFERENCE = 3.0
 """One training step costs about three forward passes."""
 
+Samples = float | FloatArray
+"""How many each client trains on: all the same, or one number for each."""
+
 
 def phones(
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
-    samples: float | FloatArray = 120,
-    model_bytes: float = 1_000_000,
+    samples: Samples = 120,
+    model_bytes: float = 1e6,
     jitter: float = 0.2,
 ) -> Latencies:
     """Return a fleet of phones with real computing power and bandwidth.
 
     Args:
-        n_clients: How many phones.
-        rng: Draws the population.
         samples: Samples each one trains on in a round.
         model_bytes: Size of the model.
         jitter: Standard deviation of the logarithm of a phone's latency from round to round.
@@ -48,32 +49,24 @@ def phones(
     )
 
 
-def capacities(n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def capacities(n_clients: int, rng: Rng) -> tuple[FloatArray, FloatArray]:
     """Return milliseconds per sample at inference and bandwidth in kbit/s of phones."""
     compute_ms = np.interp(rng.random(n_clients), LEVELS, COMPUTE_MS)
     return compute_ms, np.exp(np.interp(rng.random(n_clients), LEVELS, LOG_KBPS))
 
 
-def phone_features(
-    n_clients: int, rng: np.random.Generator, noise_rng: np.random.Generator, *, noise: float
-) -> FloatArray:
+def phone_features(n_clients: int, rng: Rng, noise_rng: Rng, *, noise: float) -> FloatArray:
     """Return what a server may know of phones before it meets them, [client, 2].
 
     The logarithms of computing time and bandwidth, each with normal noise of standard deviation
     `noise`: a data sheet, or a rough measurement. `rng` must be where `phones` drew from.
     """
     known = np.log(np.column_stack(capacities(n_clients, rng)))
-    noisy: FloatArray = known + noise * noise_rng.normal(size=known.shape)
-    return noisy
+    return np.asarray(known + noise * noise_rng.normal(size=known.shape))
 
 
 def phone_latencies(
-    compute_ms: FloatArray,
-    kbps: FloatArray,
-    *,
-    samples: float | FloatArray,
-    model_bytes: float,
-    jitter: float,
+    compute_ms: FloatArray, kbps: FloatArray, *, samples: Samples, model_bytes: float, jitter: float
 ) -> Latencies:
     """Return 3 n E / 1000 + 16 B / 1000 / kbps seconds, times lognormal jitter.
 

@@ -1,7 +1,7 @@
 """Fleets by name: who is fast, who is slow, and by how much.
 
-Each function draws one population of clients and returns its latencies; the registry at the end
-gives the names that scenario files use.
+Each function draws a population of n_clients from rng and returns its latencies; the registry at
+the end gives the names that scenario files use.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,11 @@ from bsfl.fleet.latency import (
 )
 from bsfl.fleet.phones import phones
 from bsfl.fleet.traces import trace
-from bsfl.records import BoolArray
+from bsfl.records import BoolArray, Rng
 from bsfl.registry import Registry
 
 
-def authors_bimodal(
-    n_clients: int, rng: np.random.Generator, *, slow_share: float = 0.1
-) -> Latencies:
+def authors_bimodal(n_clients: int, rng: Rng, *, slow_share: float = 0.1) -> Latencies:
     """Return the authors' earlier setting: a few clients ten times slower than the rest.
 
     tau = clip(N(mean, sd), 0.05, 1); mean U(0.85, 0.9) for the slow, U(0.05, 0.1) for the others,
@@ -38,11 +36,7 @@ def authors_bimodal(
 
 
 def authors_three_speeds(
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    slow_share: float = 0.1,
-    fast_share: float = 0.03,
+    n_clients: int, rng: Rng, *, slow_share: float = 0.1, fast_share: float = 0.03
 ) -> Latencies:
     """Return the authors' later setting: a few slow, most in the middle, very few fast.
 
@@ -62,18 +56,11 @@ def authors_three_speeds(
 
 
 def lognormal_population(
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    median: float = 10.0,
-    spread: float = 0.6,
-    sigma: float = 0.2,
+    n_clients: int, rng: Rng, *, median: float = 10.0, spread: float = 0.6, sigma: float = 0.2
 ) -> Latencies:
     """Return lognormal latencies around lognormal medians.
 
     Args:
-        n_clients: How many clients.
-        rng: Draws the population.
         median: Median of the clients' medians, seconds.
         spread: Standard deviation of their logarithms, between clients.
         sigma: Standard deviation of the logarithm of one client's latency, between rounds.
@@ -85,7 +72,7 @@ def lognormal_population(
 
 def exponential_population(
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     shift: tuple[float, float] = (1.0, 10.0),
     scale: tuple[float, float] = (0.5, 5.0),
@@ -97,17 +84,8 @@ def exponential_population(
     return shifted_exponential(rng.uniform(*shift, n_clients), rng.uniform(*scale, n_clients))
 
 
-def _share(n_clients: int, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return True for a random share of the clients, rounded to whole clients."""
-    return rng.permutation(n_clients) < round(share * n_clients)
-
-
 def equal_means(
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    mean_s: float = 10.0,
-    sigmas: tuple[float, float] = (0.05, 0.6),
+    n_clients: int, rng: Rng, *, mean_s: float = 10.0, sigmas: tuple[float, float] = (0.05, 0.6)
 ) -> Latencies:
     """Return clients with the same mean speed E[1/tau], half of them steady and half jittery.
 
@@ -118,6 +96,11 @@ def equal_means(
     checks.at_least("sigmas", steady, 0.0)
     sigma = np.where(_share(n_clients, 0.5, rng), jittery, steady)
     return lognormal(mean_s * np.exp(sigma**2 / 2), sigma)
+
+
+def _share(n_clients: int, share: float, rng: Rng) -> BoolArray:
+    """Return True for a random share of the clients, rounded to whole clients."""
+    return rng.permutation(n_clients) < round(share * n_clients)
 
 
 POPULATIONS: Registry[Callable[..., Latencies]] = Registry(

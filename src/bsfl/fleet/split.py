@@ -1,7 +1,8 @@
 """Who holds which samples: labelled data dealt to the clients of a fleet.
 
-Each function deals all samples, none of them twice unless it says so, and leaves nobody without;
-the registry at the end gives the names that scenario files use. What a client holds can then be
+Each function takes the label of every sample, K and a generator. It deals all samples, none of
+them twice unless it says so, and leaves nobody without; the registry at the end gives the names
+that scenario files use. What a client holds can then be
 made worse: with_label_noise gives wrong labels, with_quality lowers the quality of images.
 """
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry, check_settings
 
 Range = tuple[float, float]
@@ -47,7 +48,6 @@ class Split:
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients there are."""
         return len(self.offsets) - 1
 
     @cached_property
@@ -82,7 +82,7 @@ class Split:
 def iid(
     labels: npt.ArrayLike,
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     samples: int | None = None,
     reuse: bool = False,
@@ -90,9 +90,6 @@ def iid(
     """Return clients of equal size that hold every label equally often, up to one sample.
 
     Args:
-        labels: Label of every sample.
-        n_clients: K.
-        rng: Draws who gets what.
         samples: Samples of a client; None: all are dealt. Otherwise the rest stays unused.
         reuse: Whether clients may share samples when there are not enough; a client never holds
             one twice.
@@ -117,12 +114,7 @@ def iid(
 
 
 def dirichlet(
-    labels: npt.ArrayLike,
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    alpha: float,
-    size_sigma: float = 0.0,
+    labels: npt.ArrayLike, n_clients: int, rng: Rng, *, alpha: float, size_sigma: float = 0.0
 ) -> Split:
     """Return clients whose shares of the labels are Dirichlet: the smaller alpha, the fewer labels.
 
@@ -131,9 +123,6 @@ def dirichlet(
     who gets nothing asks again for what is left; so every sample is dealt once.
 
     Args:
-        labels: Label of every sample.
-        n_clients: K.
-        rng: Draws who gets what.
         alpha: Concentration per label; at 100 everyone has nearly the same labels, at 0.1 most of
             what a client has is of one or two.
         size_sigma: As sigma for quantity; 0: all clients have the same size, up to one sample.
@@ -147,25 +136,12 @@ def dirichlet(
     taste[:, present] = rng.dirichlet(concentration, n_clients)
     counts = _serve(taste, _sizes(len(y), n_clients, size_sigma, rng), supply, rng)
     by_label = [rng.permutation(np.flatnonzero(y == label)) for label in range(len(supply))]
-    ends = np.cumsum(counts, axis=0)
-    return _split(
-        y,
-        [
-            np.concatenate(
-                [own[end - n : end] for own, end, n in zip(by_label, last, taken, strict=True)]
-            )
-            for last, taken in zip(ends, counts, strict=True)
-        ],
-    )
+    ends = np.cumsum(counts, axis=0)[:-1].T
+    shares = [np.split(own, cuts) for own, cuts in zip(by_label, ends, strict=True)]
+    return _split(y, [np.concatenate(pieces) for pieces in zip(*shares, strict=True)])
 
 
-def shards(
-    labels: npt.ArrayLike,
-    n_clients: int,
-    rng: np.random.Generator,
-    *,
-    shards_per_client: int = 2,
-) -> Split:
+def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
     """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
 
     The K s shards have equal sizes, up to one sample. A shard may reach over the border between
@@ -184,9 +160,7 @@ def shards(
     return _split(y, [np.concatenate([pieces[i] for i in hand]) for hand in hands])
 
 
-def quantity(
-    labels: npt.ArrayLike, n_clients: int, rng: np.random.Generator, *, sigma: float = 1.0
-) -> Split:
+def quantity(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, sigma: float = 1.0) -> Split:
     """Return clients of lognormal size with labels at random.
 
     Sizes are one sample and a share of the rest that is proportional to exp(sigma N(0, 1)).
@@ -196,7 +170,7 @@ def quantity(
     return _split(y, np.split(rng.permutation(len(y)), np.cumsum(sizes)[:-1]))
 
 
-def with_label_noise(split: Split, rng: np.random.Generator, *, share: Range) -> Split:
+def with_label_noise(split: Split, rng: Rng, *, share: Range) -> Split:
     """Return the split with some labels replaced by another, all others equally likely.
 
     Each client draws its share of wrong labels uniformly from the range; it is rounded to whole
@@ -214,15 +188,13 @@ def with_label_noise(split: Split, rng: np.random.Generator, *, share: Range) ->
     return replace(split, labels=labels, label_noise=wanted / split.sizes)
 
 
-def with_quality(split: Split, rng: np.random.Generator, *, quality: Range) -> Split:
+def with_quality(split: Split, rng: Rng, *, quality: Range) -> Split:
     """Return the split with a quality for every client, uniform in the range; see add_noise."""
     low, high = _range("quality", quality)
     return replace(split, quality=rng.uniform(low, high, split.n_clients))
 
 
-def add_noise(
-    images: npt.NDArray[np.uint8], quality: float, rng: np.random.Generator
-) -> npt.NDArray[np.uint8]:
+def add_noise(images: npt.NDArray[np.uint8], quality: float, rng: Rng) -> npt.NDArray[np.uint8]:
     """Return images with Gaussian noise of standard deviation (1 - quality) / 4 of full range."""
     sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - checks.between("quality", quality, 0.0, 1.0))
     if sd == 0.0:
@@ -252,18 +224,17 @@ def _labels(labels: npt.ArrayLike, n_clients: int) -> IntArray:
 def _split(y: IntArray, held: list[IntArray]) -> Split:
     indices = np.concatenate(held)
     offsets = np.cumsum([0, *map(len, held)])
-    n_clients = len(held)
     return Split(
         indices=indices,
         offsets=offsets,
         labels=y[indices],
         n_labels=int(y.max()) + 1,
-        label_noise=np.zeros(n_clients),
-        quality=np.ones(n_clients),
+        label_noise=np.zeros(len(held)),
+        quality=np.ones(len(held)),
     )
 
 
-def _stratified(y: IntArray, rng: np.random.Generator) -> IntArray:
+def _stratified(y: IntArray, rng: Rng) -> IntArray:
     """Return all samples in an order whose every beginning has the labels in equal shares."""
     shuffled = rng.permutation(len(y))
     by_label = shuffled[np.argsort(y[shuffled], kind="stable")]
@@ -272,7 +243,7 @@ def _stratified(y: IntArray, rng: np.random.Generator) -> IntArray:
     return by_label[np.argsort((rank + 0.5) / np.repeat(counts, counts), kind="stable")]
 
 
-def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generator) -> IntArray:
+def _sizes(n_samples: int, n_clients: int, sigma: float, rng: Rng) -> IntArray:
     """Return sizes of at least 1 with the given sum; beyond the 1, shares are lognormal."""
     checks.at_least("size_sigma", sigma, 0.0)
     draw = sigma * rng.standard_normal(n_clients)
@@ -286,9 +257,7 @@ def _sizes(n_samples: int, n_clients: int, sigma: float, rng: np.random.Generato
     return sizes
 
 
-def _serve(
-    taste: FloatArray, sizes: IntArray, supply: IntArray, rng: np.random.Generator
-) -> IntArray:
+def _serve(taste: FloatArray, sizes: IntArray, supply: IntArray, rng: Rng) -> IntArray:
     """Return [K, n_labels] counts whose rows sum to `sizes` and columns to `supply`.
 
     Every pass empties the shelf of each label that was asked for too often, or ends: at most
@@ -320,12 +289,7 @@ def _range(name: str, value: Range) -> Range:
 
 SPLITS: Registry[Callable[..., Split]] = Registry(
     "split",
-    {
-        "iid": iid,
-        "dirichlet": dirichlet,
-        "shards": shards,
-        "quantity": quantity,
-    },
+    {"iid": iid, "dirichlet": dirichlet, "shards": shards, "quantity": quantity},
     group="bsfl.splits",
 )
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import Latencies, Recorded
-from bsfl.fleet.phones import phone_latencies
-from bsfl.records import LATENCY_RANGE, FloatArray
+from bsfl.fleet.phones import Samples, phone_latencies
+from bsfl.records import LATENCY_RANGE, FloatArray, Rng
 
 LATENCY = ("latency_s",)
 CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
@@ -23,22 +23,18 @@ CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
 
 def trace(
     n_clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     path: str = "",
-    samples: float | FloatArray = 120,
-    model_bytes: float = 1_000_000,
+    samples: Samples = 120,
+    model_bytes: float = 1e6,
     jitter: float = 0.2,
 ) -> Latencies:
     """Return n_clients of a recorded fleet, drawn at random; twice the same if it has fewer.
 
     Args:
-        n_clients: How many clients.
-        rng: Draws who is in.
         path: The CSV file.
-        samples: As for phones; only for capacities.
-        model_bytes: As for phones; only for capacities.
-        jitter: As for phones; only for capacities.
+        samples, model_bytes, jitter: As for phones; only for capacities.
     """
     if not isinstance(path, str) or not path:
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
@@ -55,46 +51,42 @@ def trace(
 
 def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     """Return the columns of a trace and, for each client, its rows as an array."""
+    rows: dict[str, list[list[float]]] = {}
     try:
-        return _read(path)
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            first, *others = (name.strip() for name in next(reader, None) or [""])
+            columns = tuple(others)
+            if first not in ("client", "client_id") or columns not in (LATENCY, CAPACITY):
+                raise InvalidInput(
+                    f"{path}: the first line must be client,{','.join(LATENCY)} or "
+                    f"client,{','.join(CAPACITY)}, got {','.join((first, *columns)) or 'nothing'}"
+                )
+            for line in filter(None, reader):
+                numbers = _numbers(f"{path}, line {reader.line_num}", columns, line)
+                rows.setdefault(line[0], []).append(numbers)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
-
-
-def _read(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
-    rows: dict[str, list[list[float]]] = {}
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        header = tuple(name.strip() for name in next(reader, []))
-        if header[:1] not in (("client",), ("client_id",)) or header[1:] not in (LATENCY, CAPACITY):
-            raise InvalidInput(
-                f"{path}: the first line must be client,{','.join(LATENCY)} or "
-                f"client,{','.join(CAPACITY)}, got {','.join(header) or 'nothing'}"
-            )
-        for line in reader:
-            if line:
-                rows.setdefault(line[0], []).append(_numbers(path, reader.line_num, header, line))
     if not rows:
         raise InvalidInput(f"{path}: there is no client in the trace")
-    if header[1:] == CAPACITY and (twice := [c for c, r in rows.items() if len(r) > 1]):
+    if columns == CAPACITY and (twice := [c for c, r in rows.items() if len(r) > 1]):
         raise InvalidInput(f"{path}: client {twice[0]!r} has more than one row")
-    return header[1:], {client: np.array(values) for client, values in rows.items()}
+    return columns, {client: np.array(values) for client, values in rows.items()}
 
 
-def _numbers(path: Path, line_number: int, header: tuple[str, ...], line: list[str]) -> list[float]:
-    place = f"{path}, line {line_number}"
-    if len(line) != len(header):
-        raise InvalidInput(f"{place}: expected {len(header)} values, got {len(line)}")
+def _numbers(place: str, columns: tuple[str, ...], line: list[str]) -> list[float]:
+    """Return the numbers of one line, after its client."""
+    if len(line) != 1 + len(columns):
+        raise InvalidInput(f"{place}: expected {1 + len(columns)} values, got {len(line)}")
     if not line[0].strip():
         raise InvalidInput(f"{place}: the client has no name")
-    numbers = []
-    for name, text in zip(header[1:], line[1:], strict=True):
+    numbers, (low, high) = [], LATENCY_RANGE
+    for name, text in zip(columns, line[1:], strict=True):
         try:
             number = float(text)
         except ValueError:
             number = math.nan
-        if not LATENCY_RANGE[0] <= number <= LATENCY_RANGE[1]:  # not for NaN either
-            low, high = LATENCY_RANGE
+        if not low <= number <= high:  # not for NaN either
             raise InvalidInput(
                 f"{place}: {name} must be a number from {low:g} to {high:g}, got {text!r}"
             )

@@ -1,4 +1,4 @@
-"""The two compiled programs of a task: a client's whole local training, and evaluation.
+"""What clients learn with, and the two compiled programs of a task: training and evaluation.
 
 Each core runs the program of one client at a time, on its own: products of the size met here are
 too small to be shared between cores, and clients have nothing to wait for. As a client's number of
@@ -10,22 +10,54 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
+from bsfl import checks
+from bsfl.errors import InvalidInput
 from bsfl.learning.models import Layers, Model
-from bsfl.learning.objectives import Loss
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PIXEL_MAX = 255.0
 PROGRAMS_KEPT = 8
 """Learners whose programs stay compiled: many runs in a process ask for the same one."""
+
+
+Loss = Callable[[Array, Array], Array]
+"""Outputs of a batch and its targets to one loss per sample."""
+
+Optimizer = Literal["sgd", "adam"]
+OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+
+
+def cross_entropy(logits: Array, labels: Array) -> Array:
+    """Return -log softmax(logits)[label] for every sample."""
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+
+
+def squared_error(outputs: Array, targets: Array) -> Array:
+    """Return (output - target)^2 for every sample."""
+    return (outputs - targets) ** 2
+
+
+def optimizer(
+    name: Optimizer = "sgd", *, learning_rate: float, momentum: float = 0.0
+) -> optax.GradientTransformation:
+    """Return the optimizer that every client starts afresh in every round."""
+    checks.one_of("optimizer", name, OPTIMIZERS)
+    checks.positive("learning_rate", learning_rate)
+    if not (0 <= checks.finite("momentum", momentum) < 1):
+        raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum!r}")
+    if name == "sgd":
+        return optax.sgd(learning_rate, momentum=momentum or None)
+    if momentum:
+        raise InvalidInput(f"momentum belongs to sgd; adam has its own, got {momentum!r}")
+    return optax.adam(learning_rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +143,11 @@ def weighted_sum(total: Layers, params: Layers, share: Array) -> Layers:
 
 
 def on_every_core(
-    work: Callable[[Item], Result], items: Iterable[Item], workers: int
+    work: Callable[[int], Result], items: Iterable[int], workers: int
 ) -> Iterator[Result]:
     """Yield the results in the order of the items, computed by as many threads as asked for."""
 
-    def finished(item: Item) -> Result:
+    def finished(item: int) -> Result:
         result = work(item)
         jax.block_until_ready(result)  # type: ignore[no-untyped-call]
         return result

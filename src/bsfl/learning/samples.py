@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import InvalidInput
-from bsfl.records import IntArray
+from bsfl.records import IntArray, Rng
 
 IndexArray = npt.NDArray[np.int32]
 
@@ -51,11 +51,10 @@ class Holdings:
 
     @property
     def counts(self) -> IntArray:
-        """How many samples each client holds."""
         return np.diff(self.start)
 
     def batches(
-        self, client: int, *, batch_size: int, epochs: int, rng: np.random.Generator
+        self, client: int, *, batch_size: int, epochs: int, rng: Rng
     ) -> tuple[IndexArray, IndexArray]:
         """Return the rows of every step of a client's training, and how many of them count.
 
@@ -65,14 +64,12 @@ class Holdings:
         """
         rows = self.rows[self.start[client] : self.start[client + 1]]
         n_steps = -(-len(rows) // batch_size)
-        padded = np.zeros((epochs, n_steps * batch_size), np.int32)
-        for epoch in padded:
-            epoch[: len(rows)] = rng.permutation(rows)
-        counts = np.full((epochs, n_steps), batch_size, np.int32)
-        counts[:, -1] = len(rows) - (n_steps - 1) * batch_size
         longest = epochs * -(-self.most // batch_size)
         all_rows = np.zeros((longest, batch_size), np.int32)
         all_counts = np.zeros(longest, np.int32)
-        all_rows[: epochs * n_steps] = padded.reshape(-1, batch_size)
-        all_counts[: epochs * n_steps] = counts.ravel()
+        for epoch in all_rows[: epochs * n_steps].reshape(epochs, -1):
+            epoch[: len(rows)] = rng.permutation(rows)
+        counts = all_counts[: epochs * n_steps].reshape(epochs, n_steps)
+        counts[:] = batch_size
+        counts[:, -1] = len(rows) - (n_steps - 1) * batch_size
         return all_rows, all_counts

@@ -77,16 +77,13 @@ class Task(Protocol):
     @property
     def n_clients(self) -> int:
         """K, how many clients hold data."""
-        ...
 
     @property
     def samples(self) -> IntArray:
         """How many samples each client holds."""
-        ...
 
     def init(self, seed: int) -> Params:
         """Return the parameters of an untrained model."""
-        ...
 
     def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> Sequence[Update]:
         """Train every client of a cohort from `params`; return what each one learned, in order.
@@ -97,7 +94,6 @@ class Task(Protocol):
             t: The round, from 1.
             seed: Root of the shuffling and of the model's own noise, such as dropout.
         """
-        ...
 
     def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
         """Return the weighted sum of the clients' models: the next global model.
@@ -107,11 +103,9 @@ class Task(Protocol):
             updates: What the clients learned.
             weights: What each one weighs; their sum is 1.
         """
-        ...
 
     def evaluate(self, params: Params) -> Evaluation:
         """Return how good a model is on the test data."""
-        ...
 
 
 def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArray:
@@ -125,8 +119,7 @@ def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArr
     checks.one_of("weighting", weighting, WEIGHTINGS)
     counts = np.asarray(samples, dtype=np.float64)
     weight = counts if weighting == "samples" else np.ones(len(counts))
-    share: FloatArray = weight / weight.sum()
-    return share
+    return np.asarray(weight / weight.sum())
 
 
 def check_cohort(clients: npt.ArrayLike, n_clients: int) -> IntArray:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +24,26 @@ with optional_imports():
     from bsfl.learning.local import (
         PROGRAMS_KEPT,
         Learner,
+        Optimizer,
         compile_evaluation,
         compile_training,
+        cross_entropy,
         n_cores,
         on_every_core,
+        optimizer,
+        squared_error,
         weighted_sum,
     )
-    from bsfl.learning.models import Layers, Model, Size, cnn, linear, vgg
-    from bsfl.learning.objectives import Optimizer, cross_entropy, optimizer, squared_error
+    from bsfl.learning.models import Layers, Model, Shape, Size, cnn, linear, vgg
 
 Network = Literal["cnn", "vgg"]
-NETWORKS: tuple[Network, ...] = get_args(Network)
-_NETWORKS: dict[str, Callable[..., Model]] = {"cnn": cnn, "vgg": vgg}
+NETWORKS: dict[str, Callable[..., Model]] = {"cnn": cnn, "vgg": vgg}
+
+Pair = tuple[npt.ArrayLike, npt.ArrayLike]
+"""Inputs and targets."""
+Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+Clients = Sequence[npt.ArrayLike]
+"""For each client, the rows of the training data that it holds."""
 
 EVALUATION_BATCH = 50
 EVALUATION_CHUNK = 500
@@ -68,7 +76,11 @@ class Local:
         checks.natural("epochs", self.epochs)
         if self.workers is not None:
             checks.natural("workers", self.workers)
-        optimizer(self.optimizer, learning_rate=self.learning_rate, momentum=self.momentum)
+        self.rule()
+
+    def rule(self) -> optax.GradientTransformation:
+        """Return the optimizer."""
+        return optimizer(self.optimizer, learning_rate=self.learning_rate, momentum=self.momentum)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -82,8 +94,7 @@ class JaxTask:
         learner: The model, its loss and the clients' optimizer.
         x: Training inputs; pixels stay uint8 in memory and are scaled to 0..1 when used.
         y: Training targets.
-        x_test: Test inputs.
-        y_test: Test targets.
+        x_test, y_test: The same for the test data.
         holdings: Which rows each client holds.
         local: How a client trains.
         n_labels: How many labels there are; None for a regression.
@@ -107,20 +118,16 @@ class JaxTask:
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients hold data."""
         return len(self.holdings.start) - 1
 
     @property
     def samples(self) -> IntArray:
-        """How many samples each client holds."""
         return self.holdings.counts
 
     def init(self, seed: int) -> Layers:
-        """Return the parameters of an untrained model."""
         return self.learner.model.init(stream(seed, "model"))
 
     def train(self, params: Layers, clients: IntArray, *, t: int, seed: int) -> list[Update]:
-        """Train every client of a cohort from `params`; return what each one learned, in order."""
         cohort = check_cohort(clients, self.n_clients)
         samples = self.holdings.start[cohort + 1] - self.holdings.start[cohort]
 
@@ -136,7 +143,6 @@ class JaxTask:
         ]
 
     def aggregate(self, params: Layers, updates: Sequence[Update], weights: FloatArray) -> Layers:
-        """Return the weighted sum of the clients' models: the next global model."""
         if not updates:
             return params
         total: Layers = jax.tree.map(jnp.zeros_like, params)
@@ -145,7 +151,6 @@ class JaxTask:
         return total
 
     def evaluate(self, params: Layers) -> Evaluation:
-        """Return how good a model is on the test data."""
         n = len(self.x_test)
         starts = range(0, n, EVALUATION_CHUNK)
 
@@ -176,12 +181,7 @@ class JaxTask:
         return rows, counts, np.count_nonzero(counts), rng.integers(2**32, dtype=np.uint32)
 
 
-def linear_task(
-    train: tuple[npt.ArrayLike, npt.ArrayLike],
-    test: tuple[npt.ArrayLike, npt.ArrayLike],
-    clients: Sequence[npt.ArrayLike],
-    local: Local,
-) -> JaxTask:
+def linear_task(train: Pair, test: Pair, clients: Clients, local: Local) -> JaxTask:
     """Return linear regression with squared error.
 
     Args:
@@ -190,15 +190,14 @@ def linear_task(
         clients: For each client, the rows of the training data that it holds.
         local: How a client trains.
     """
-    (x, y), (x_test, y_test) = _pair("train", train, 2), _pair("test", test, 2)
-    learner = _linear_learner(x.shape[1], local)
-    return _task(learner, (x, y), (x_test, y_test), np.float32, clients, local, None)
+    known, unseen = _pair("train", train, 2), _pair("test", test, 2)
+    return _task(_linear_learner(known[0].shape[1], local), known, unseen, clients, local)
 
 
 def image_task(
-    train: tuple[npt.ArrayLike, npt.ArrayLike],
-    test: tuple[npt.ArrayLike, npt.ArrayLike],
-    clients: Sequence[npt.ArrayLike],
+    train: Pair,
+    test: Pair,
+    clients: Clients,
     local: Local,
     *,
     network: Network = "cnn",
@@ -219,10 +218,8 @@ def image_task(
         dropout: Share of the dense layer dropped while training.
         n_labels: How many labels there are; None: as many as the data show.
     """
-    checks.one_of("network", network, NETWORKS)
-    (x, y), (x_test, y_test) = (
-        _pair(name, pair, 3, 4) for name, pair in (("train", train), ("test", test))
-    )
+    checks.one_of("network", network, tuple(NETWORKS))
+    (x, y), (x_test, y_test) = _pair("train", train, 3, 4), _pair("test", test, 3, 4)
     x, x_test = (a[..., None] if a.ndim == 3 else a for a in (x, x_test))
     labels = np.concatenate([y, y_test])
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
@@ -234,55 +231,45 @@ def image_task(
     learner = _image_learner(
         network, x.shape[1:], count, size, checks.finite("dropout", dropout), local
     )
-    return _task(learner, (x, y), (x_test, y_test), np.int32, clients, local, count)
-
-
-Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+    return _task(learner, (x, y), (x_test, y_test), clients, local, count)
 
 
 @lru_cache(PROGRAMS_KEPT)
 def _linear_learner(n_features: int, local: Local) -> Learner:
-    return Learner(linear(n_features), squared_error, _rule(local))
+    return Learner(linear(n_features), squared_error, local.rule())
 
 
 @lru_cache(PROGRAMS_KEPT)
 def _image_learner(
-    network: Network,
-    shape: tuple[int, int, int],
-    n_labels: int,
-    size: Size,
-    dropout: float,
-    local: Local,
+    network: Network, shape: Shape, n_labels: int, size: Size, dropout: float, local: Local
 ) -> Learner:
-    model = _NETWORKS[network](shape, n_labels, size=size, dropout=dropout)
-    return Learner(model, cross_entropy, _rule(local))
-
-
-def _rule(local: Local) -> optax.GradientTransformation:
-    return optimizer(local.optimizer, learning_rate=local.learning_rate, momentum=local.momentum)
+    model = NETWORKS[network](shape, n_labels, size=size, dropout=dropout)
+    return Learner(model, cross_entropy, local.rule())
 
 
 def _task(
     learner: Learner,
     train: Arrays,
     test: Arrays,
-    target: npt.DTypeLike,
-    clients: Sequence[npt.ArrayLike],
+    clients: Clients,
     local: Local,
-    n_labels: int | None,
+    n_labels: int | None = None,
 ) -> JaxTask:
     if train[0].shape[1:] != test[0].shape[1:]:
         raise InvalidInput(
             f"train and test inputs must have the same shape, "
             f"got {train[0].shape[1:]} and {test[0].shape[1:]}"
         )
-    x, x_test = (a if a.dtype == np.uint8 else a.astype(np.float32) for a in (train[0], test[0]))
-    y, y_test = (jnp.asarray(a.astype(target)) for a in (train[1], test[1]))
+    target = np.float32 if n_labels is None else np.int32
+    (x, y), (x_test, y_test) = (
+        (jnp.asarray(a if a.dtype == np.uint8 else a.astype(np.float32)), jnp.asarray(b, target))
+        for a, b in (train, test)
+    )
     return JaxTask(
         learner=learner,
-        x=jnp.asarray(x),
+        x=x,
         y=y,
-        x_test=jnp.asarray(x_test),
+        x_test=x_test,
         y_test=y_test,
         holdings=Holdings.of(clients, len(x)),
         local=local,
@@ -290,7 +277,7 @@ def _task(
     )
 
 
-def _pair(name: str, pair: tuple[npt.ArrayLike, npt.ArrayLike], *dimensions: int) -> Arrays:
+def _pair(name: str, pair: Pair, *dimensions: int) -> Arrays:
     """Return inputs and targets as arrays that fit together."""
     x, y = (np.asarray(part) for part in pair)
     if x.ndim not in dimensions or len(x) == 0:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.policies.base import part_of, top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, require_losses, sample_counts
 from bsfl.state import ClientState, per_client
 
@@ -46,11 +46,9 @@ class AFL:
         checks.between("uniform", self.uniform, 0.0, 1.0)
 
     def init(self, n_clients: int) -> AflState:
-        """Return the state before the first round."""
         return AflState.of(n_clients)
 
-    def select(self, state: AflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the clients drawn by value and the uniform ones."""
+    def select(self, state: AflState, context: RoundContext, rng: Rng) -> IntArray:
         clients, m = context.available, context.cohort_size
         if len(clients) <= m:
             return clients
@@ -65,7 +63,6 @@ class AFL:
         return clients[cohort]
 
     def observe(self, state: AflState, context: RoundContext, report: Report) -> None:
-        """Count selections and keep the values of those that known a loss."""
         require_losses("afl", report)
         values = np.sqrt(sample_counts("afl", report, context)) * report.loss
         state.selected[report.chosen] += 1

@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.policies.base import top_m
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.state import per_client
 
 
@@ -38,18 +38,15 @@ class AgeBased:
         checks.positive("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> AgeState:
-        """Return the state before the first round."""
         return AgeState.of(n_clients)
 
-    def select(self, state: AgeState, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the m largest products, ties broken at random."""
+    def select(self, state: AgeState, context: RoundContext, rng: Rng) -> IntArray:
         clients = context.available
         score = self.ages(state, context, clients) * self.speeds(state, clients)
         score[state.selected[clients] == 0] = np.inf
         return clients[top_m(score, context.cohort_size, rng)]
 
     def observe(self, state: AgeState, context: RoundContext, report: Report) -> None:
-        """Update counts and mean speeds, and set the age of the chosen to 0."""
         state.last_chosen[report.chosen] = context.rounds(report.chosen)
         state.learn(report, 1.0 / believed_latency(report, self.tau_max))
 

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.state import State
 
 
@@ -25,15 +25,12 @@ class Policy(Protocol):
 
     def init(self, n_clients: int) -> State:
         """Return the state before the first round."""
-        ...
 
-    def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray:
         """Return the cohort, sorted. Pure: the state is never changed."""
-        ...
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
-        ...
 
 
 def part_of(n: int, share: float) -> int:
@@ -45,7 +42,7 @@ def part_of(n: int, share: float) -> int:
     return math.floor(n * share + 1e-9)
 
 
-def top_m(score: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
+def top_m(score: FloatArray, m: int, rng: Rng) -> IntArray:
     """Return the positions of the m largest scores, ties broken at random, sorted.
 
     >>> top_m(np.array([0.3, np.inf, 0.1, 0.9]), 2, np.random.default_rng(0))
@@ -62,7 +59,7 @@ def top_m(score: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
     return np.sort(np.concatenate([above, lucky]))
 
 
-def weighted_draw(log_weight: FloatArray, m: int, rng: np.random.Generator) -> IntArray:
+def weighted_draw(log_weight: FloatArray, m: int, rng: Rng) -> IntArray:
     r"""Return m positions drawn one after another with weights exp(log_weight), none twice, sorted.
 
     The m largest of log w_k + G_k with independent standard Gumbel G_k are such a draw (Yellott

@@ -13,7 +13,7 @@ from bsfl.estimation.memory import MEMORIES, Lasting, Memory
 from bsfl.estimation.participation import AIMS, Aim
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.base import top_m
-from bsfl.records import NOBODY, OK, FloatArray, IntArray, Report, RoundContext, pick
+from bsfl.records import NOBODY, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
 from bsfl.registry import check_part, part
 from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses
 from bsfl.solvers import SOLVERS, Solver
@@ -100,7 +100,6 @@ class BSFL:
         return {"weighted": SAMPLES, "loss": LOSS}.get(str(self.generalization), frozenset())
 
     def init(self, n_clients: int) -> BsflState:
-        """Return the state before the first round."""
         return BsflState.of(
             n_clients,
             memory=self.memory.init(n_clients),
@@ -108,7 +107,7 @@ class BSFL:
             weight=self.alpha.init() if isinstance(self.alpha, Aim) else NothingLearned(),
         )
 
-    def select(self, state: BsflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: BsflState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the cohort (eq. At): clients never chosen first, then the best of the others.
 
         The minimum ignores an infinite index, so it alone would not send the last few unexplored
@@ -135,7 +134,6 @@ class BSFL:
         return available[cohort]
 
     def observe(self, state: BsflState, context: RoundContext, report: Report) -> None:
-        """Update counts, averages, losses, the estimate of tau_min and what the parts know."""
         if self.generalization == "loss" and np.any(report.loss < 0):
             worst = float(np.nanmin(report.loss))
             raise InvalidInput(f"generalization='loss' needs losses of at least 0, got {worst!r}")
@@ -173,13 +171,11 @@ class BSFL:
         return self.index.speeds(state.index, evidence)
 
     def weight(self, state: BsflState, context: RoundContext) -> float:
-        """Return alpha: as given, or as it was found."""
         if isinstance(self.alpha, Aim):
             return self.alpha.weight(state.weight, context, len(state.selected))
         return self.alpha
 
     def g(self, state: BsflState, context: RoundContext) -> FloatArray:
-        """Return the generalization value of the available clients."""
         deficit: Any = DEFICITS.resolve("generalization", self.generalization)
         values = np.asarray(deficit(context.available, state, context), dtype=np.float64)
         if values.shape != context.available.shape or not np.isfinite(values).all():

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.estimation.radii import hoeffding_radius
 from bsfl.policies.base import top_m
-from bsfl.records import IntArray, Report, RoundContext
+from bsfl.records import IntArray, Report, Rng, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +34,9 @@ class CsUcb:
         checks.at_least("exploration", self.exploration, 0.0)
 
     def init(self, n_clients: int) -> Averages:
-        """Return the state before the first round."""
         return Averages.of(n_clients)
 
-    def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the m largest indices, ties broken at random."""
+    def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         clients, m = context.available, context.cohort_size
         radius = hoeffding_radius(
             state.selected[clients], t=context.t, scale=self.exploration * (m + 1)
@@ -48,5 +44,4 @@ class CsUcb:
         return clients[top_m(state.mean[clients] + radius, m, rng)]
 
     def observe(self, state: Averages, context: RoundContext, report: Report) -> None:
-        """Update counts and mean rewards."""
         state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)

@@ -6,11 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
-from bsfl.estimation.averages import believed_latency
-from bsfl.estimation.queues import Queued
+from bsfl.estimation.averages import Queued, believed_latency
 from bsfl.estimation.radii import hoeffding_radius
 from bsfl.policies.base import top_m
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +48,9 @@ class CsUcbQ:
         checks.at_least("exploration", self.exploration, 0.0)
 
     def init(self, n_clients: int) -> Queued:
-        """Return the state before the first round."""
         return Queued.of(n_clients)
 
-    def select(self, state: Queued, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the m largest scores, ties broken at random."""
+    def select(self, state: Queued, context: RoundContext, rng: Rng) -> IntArray:
         clients = context.available
         scale = 2.0 * self.exploration
         radius = hoeffding_radius(state.selected[clients], t=context.t, scale=scale)
@@ -62,7 +59,6 @@ class CsUcbQ:
         return clients[top_m(score, context.cohort_size, rng)]
 
     def observe(self, state: Queued, context: RoundContext, report: Report) -> None:
-        """Update counts, mean rewards and the queues of the chosen."""
         if len(report.chosen):
             state.serve(context, report.chosen, self.shares(state, context, report.chosen))
         state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)

@@ -7,8 +7,8 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import known_numbers, must_cover
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
+from bsfl.requirements import keep_known, must_cover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,21 +40,15 @@ class FedCS:
 
     def __post_init__(self) -> None:
         checks.positive("tau_max", self.tau_max)
-        for name in ("latency_s", "upload_s"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, known_numbers(name, getattr(self, name)))
+        keep_known(self, "latency_s", "upload_s")
         if self.candidates is not None:
             checks.natural("candidates", self.candidates)
 
     def init(self, n_clients: int) -> Averages:
-        """Return the state before the first round."""
-        for name in ("latency_s", "upload_s"):
-            if getattr(self, name) is not None:
-                must_cover(name, getattr(self, name), n_clients)
+        must_cover(self, n_clients, "latency_s", "upload_s")
         return Averages.of(n_clients)
 
-    def select(self, state: Averages, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the greedy cohort of the candidates, ties broken at random."""
+    def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         n_asked = len(context.available) if self.candidates is None else self.candidates
         clients = rng.permutation(context.available)[:n_asked]
         chosen = greedy_cohort(

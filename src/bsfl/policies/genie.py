@@ -8,8 +8,8 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import Selections
 from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import keep_losses, known_numbers, must_cover
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
+from bsfl.requirements import keep_known, keep_losses, must_cover
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -23,9 +23,7 @@ class Genie:
     Attributes:
         mean_speed: True mean speed mu_k = E[tau_min / tau_k] of every client, by dense index.
         alpha: Weight of generalization against speed.
-        beta: Exponent of the generalization term.
-        generalization: As for BSFL.
-        solver: As for BSFL.
+        beta, generalization, solver: As for BSFL.
     """
 
     knows_truth: ClassVar[bool] = True
@@ -38,21 +36,17 @@ class Genie:
     solver: str | Solver = "exact"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean_speed", known_numbers("mean_speed", self.mean_speed))
+        keep_known(self, "mean_speed", optional=False)
         checks.at_least("alpha", self.alpha, 0.0)
         checks.natural("beta", self.beta)
         DEFICITS.resolve("generalization", self.generalization)
         SOLVERS.resolve("solver", self.solver)
 
     def init(self, n_clients: int) -> Selections:
-        """Return the state before the first round."""
-        must_cover("mean_speed", self.mean_speed, n_clients)
+        must_cover(self, n_clients, "mean_speed")
         return Selections.of(n_clients)
 
-    def select(
-        self, state: Selections, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
-        """Return the best cohort given the truth and this policy's own history."""
+    def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
         available, m = context.available, context.cohort_size
         if len(available) <= m:
             return available
@@ -62,6 +56,5 @@ class Genie:
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
 
     def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
-        """Count selections and keep losses; latencies hold nothing new for a genie."""
         state.selected[report.chosen] += 1
         keep_losses(state.loss, report)

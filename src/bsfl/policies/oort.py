@@ -8,15 +8,8 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.averages import believed_latency
 from bsfl.policies.base import part_of, top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import (
-    LOSS,
-    SAMPLES,
-    known_numbers,
-    must_cover,
-    require_losses,
-    sample_counts,
-)
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
+from bsfl.requirements import LOSS, SAMPLES, keep_known, must_cover, require_losses, sample_counts
 from bsfl.state import ClientState, per_client
 
 STALENESS = 0.1
@@ -94,16 +87,13 @@ class Oort:
         checks.at_least("penalty", self.penalty, 0.0)
         for name in ("clip", "cut_off", "explore", "explore_decay", "explore_min"):
             checks.between(name, getattr(self, name), 0.0, 1.0)
-        if self.expected_s is not None:
-            object.__setattr__(self, "expected_s", known_numbers("expected_s", self.expected_s))
+        keep_known(self, "expected_s")
 
     def init(self, n_clients: int) -> OortState:
-        """Return the state before the first round."""
-        if self.expected_s is not None:
-            must_cover("expected_s", self.expected_s, n_clients)
+        must_cover(self, n_clients, "expected_s")
         return OortState.of(n_clients, percentile=self.percentile)
 
-    def select(self, state: OortState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: OortState, context: RoundContext, rng: Rng) -> IntArray:
         """Return clients drawn by score, and new ones; where one kind runs out, the other fills."""
         clients, m = context.available, context.cohort_size
         if len(clients) <= m:
@@ -117,7 +107,6 @@ class Oort:
         return np.sort(np.concatenate([explored, exploited]))
 
     def observe(self, state: OortState, context: RoundContext, report: Report) -> None:
-        """Keep utilities and durations, and let the pacer look back."""
         require_losses("oort", report)
         utility = statistical_utility(sample_counts("oort", report, context), report.loss)
         known = ~np.isnan(utility)
@@ -132,18 +121,13 @@ class Oort:
         """Return epsilon in round t: explore x decay^(t-1), at least explore_min."""
         return max(self.explore * self.explore_decay ** (t - 1), self.explore_min)
 
-    def newcomers(self, new: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+    def newcomers(self, new: IntArray, n: int, rng: Rng) -> IntArray:
         """Return the positions of n clients never chosen: the quickest, or any."""
         speed = np.zeros(len(new)) if self.expected_s is None else -self.expected_s[new]
         return top_m(speed, n, rng)
 
     def best(
-        self,
-        state: OortState,
-        context: RoundContext,
-        known: IntArray,
-        n: int,
-        rng: np.random.Generator,
+        self, state: OortState, context: RoundContext, known: IntArray, n: int, rng: Rng
     ) -> IntArray:
         """Return the positions of n known clients, drawn by score among the best ones."""
         if n == 0:
@@ -155,7 +139,6 @@ class Oort:
             return pool[weighted_draw(np.log(score[pool]), n, rng)]
 
     def scores(self, state: OortState, context: RoundContext, known: IntArray) -> FloatArray:
-        """Return the score of clients that were chosen before."""
         staleness = np.sqrt(STALENESS * np.log(context.t) / state.last_chosen[known])
         utility = clipped_and_scaled(state.utility[known], self.clip)
         preferred_s = preferred_duration(state.duration, state.percentile)

@@ -10,7 +10,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Selections
 from bsfl.policies.base import top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses, registered_sizes, require_losses
 
 AskLosses = Callable[[IntArray], FloatArray]
@@ -43,17 +43,12 @@ class PowerOfChoice:
 
     @property
     def needs(self) -> Needs:
-        """Sizes, and losses in reports unless they are asked for."""
         return SAMPLES | LOSS if self.ask is None else SAMPLES
 
     def init(self, n_clients: int) -> Selections:
-        """Return the state before the first round."""
         return Selections.of(n_clients)
 
-    def select(
-        self, state: Selections, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
-        """Return the candidates with the largest losses, ties broken at random."""
+    def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
         sizes = registered_sizes(context)
         clients, m = context.available, context.cohort_size
         d = 2 * m if self.candidates is None else self.candidates
@@ -71,7 +66,6 @@ class PowerOfChoice:
         return candidates[top_m(loss, m, rng)]
 
     def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
-        """Count selections and keep the losses."""
         if self.ask is None:
             require_losses("power-of-choice", report)
         state.selected[report.chosen] += 1

@@ -7,10 +7,9 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.estimation.averages import believed_latency
-from bsfl.estimation.queues import Queued
-from bsfl.records import BoolArray, FloatArray, IntArray, Report, RoundContext
-from bsfl.requirements import known_numbers, must_cover
+from bsfl.estimation.averages import Queued, believed_latency
+from bsfl.records import BoolArray, FloatArray, IntArray, Report, Rng, RoundContext
+from bsfl.requirements import keep_known, must_cover
 from bsfl.solvers import solve_exact
 from bsfl.state import per_client
 
@@ -73,9 +72,7 @@ class RbcsF:
         checks.positive("tau_max", self.tau_max)
         if (self.compute is None) != (self.transfer is None):
             raise InvalidInput("compute and transfer must be given together, or neither")
-        for name in ("compute", "transfer"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, known_numbers(name, getattr(self, name)))
+        keep_known(self, "compute", "transfer")
         checks.at_least("latency_weight", self.latency_weight, 0.0)
         checks.at_least("exploration", self.exploration, 0.0)
         checks.positive("ridge", self.ridge)
@@ -83,10 +80,7 @@ class RbcsF:
             raise InvalidInput("phi must be below 1, or the queues grow for ever, got 1.0")
 
     def init(self, n_clients: int) -> RbcsFState:
-        """Return the state before the first round."""
-        for name in ("compute", "transfer"):
-            if getattr(self, name) is not None:
-                must_cover(name, getattr(self, name), n_clients)
+        must_cover(self, n_clients, "compute", "transfer")
         return RbcsFState.of(
             n_clients,
             inverse=np.tile(np.eye(self.n_features) / self.ridge, (n_clients, 1, 1)),
@@ -95,21 +89,17 @@ class RbcsF:
 
     @property
     def n_features(self) -> int:
-        """Length of a client's context."""
         return 1 if self.compute is None else 3
 
-    def select(
-        self, state: RbcsFState, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
+    def select(self, state: RbcsFState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the best cohort, ties broken at random.
 
         Minimising V max_S latency - sum_S z is maximising min_S (-V latency) + (m / m) sum_S z,
         which the exact solver does in O(K log K).
         """
-        m = context.cohort_size
-        if len(context.available) <= m:
-            return context.available
-        clients = context.available
+        clients, m = context.available, context.cohort_size
+        if len(clients) <= m:
+            return clients
         u = -self.latency_weight * self.latencies(state, context, clients)
         z = state.queues(context, clients, self.beta(state, context))
         order = rng.permutation(len(clients))  # the solver takes the first of equals
@@ -117,7 +107,6 @@ class RbcsF:
         return np.sort(clients[order[best]])
 
     def observe(self, state: RbcsFState, context: RoundContext, report: Report) -> None:
-        """Serve the queues of the chosen and update the regressions of those that answered."""
         chosen = report.chosen
         state.serve(context, chosen, self.beta(state, context))
         state.in_a_row[chosen] = state.last_chosen[chosen] == context.t - 1
@@ -140,7 +129,6 @@ class RbcsF:
         return np.where(silent, self.tau_max, guess)
 
     def features(self, clients: IntArray, in_a_row: BoolArray) -> FloatArray:
-        """Return the context of clients, one row each."""
         if self.compute is None or self.transfer is None:
             return np.ones((len(clients), 1))
         return np.column_stack([self.compute[clients], in_a_row, self.transfer[clients]])
@@ -158,5 +146,4 @@ def rank_one_update(inverse: FloatArray, clients: IntArray, features: FloatArray
     old = np.einsum("kij,kj->ki", inverse[clients], features)
     scale = 1.0 + np.einsum("ki,ki->k", features, old)
     inverse[clients] -= old[:, :, np.newaxis] * old[:, np.newaxis, :] / scale[:, None, None]
-    gain: FloatArray = old / scale[:, np.newaxis]
-    return gain
+    return np.asarray(old / scale[:, np.newaxis])

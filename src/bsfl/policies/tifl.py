@@ -8,7 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.estimation.averages import Averages, believed_latency
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, keep_losses, require_losses
 from bsfl.state import per_client
 
@@ -66,13 +66,11 @@ class TiFL:
     interval: int = 10
 
     def __post_init__(self) -> None:
+        for name in ("rounds", "tiers", "interval"):
+            checks.natural(name, getattr(self, name))
         checks.positive("tau_max", self.tau_max)
-        checks.natural("rounds", self.rounds)
-        checks.natural("tiers", self.tiers)
-        checks.natural("interval", self.interval)
 
     def init(self, n_clients: int) -> TiflState:
-        """Return the state before the first round."""
         return TiflState.of(
             n_clients,
             bound_s=np.full(self.tiers - 1, np.inf),
@@ -80,7 +78,7 @@ class TiFL:
             probability=np.full(self.tiers, 1.0 / self.tiers),
         )
 
-    def select(self, state: TiflState, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: TiflState, context: RoundContext, rng: Rng) -> IntArray:
         """Return clients to profile, and where there are too few, clients of one tier."""
         clients, m = context.available, context.cohort_size
         if len(clients) <= m:
@@ -96,7 +94,6 @@ class TiFL:
         return np.sort(np.concatenate([fresh, old[nearest[:n_places]]]))
 
     def observe(self, state: TiflState, context: RoundContext, report: Report) -> None:
-        """Spend a credit, learn latencies and losses; every `interval` rounds look at all tiers."""
         require_losses("tifl", report)
         self.spend(state, context, report.chosen)
         if state.formed:
@@ -141,9 +138,7 @@ class TiFL:
         """Return mean latencies in seconds; tau_max for a client that never answered."""
         return self.tau_max * (1.0 - state.mean[clients])
 
-    def draw_tier(
-        self, state: TiflState, tier: IntArray, n_places: int, rng: np.random.Generator
-    ) -> int:
+    def draw_tier(self, state: TiflState, tier: IntArray, n_places: int, rng: Rng) -> int:
         """Return a tier that has credits and enough available clients, by probability.
 
         If no tier has both, every available client is equally likely to bring its tier in.

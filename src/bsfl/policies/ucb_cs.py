@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.policies.base import top_m
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, keep_losses, registered_sizes, require_losses
 from bsfl.state import ClientState, per_client
 
@@ -57,20 +57,15 @@ class UcbCs:
             checks.at_least("sigma", self.sigma, 0.0)
 
     def init(self, n_clients: int) -> UcbCsState:
-        """Return the state before the first round."""
         return UcbCsState.of(n_clients)
 
-    def select(
-        self, state: UcbCsState, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
-        """Return the m largest indices, ties broken at random."""
+    def select(self, state: UcbCsState, context: RoundContext, rng: Rng) -> IntArray:
         sizes = registered_sizes(context)
         clients = context.available
         score = sizes[clients] * self.index(state, context, clients)
         return clients[top_m(score, context.cohort_size, rng)]
 
     def observe(self, state: UcbCsState, context: RoundContext, report: Report) -> None:
-        """Discount the sums of the chosen, and add selections and losses."""
         require_losses("ucb-cs", report)
         fade = self.gamma ** (context.t - state.last_chosen[report.chosen])
         state.count[report.chosen] = fade * state.count[report.chosen] + 1.0
@@ -78,9 +73,7 @@ class UcbCs:
         state.last_chosen[report.chosen] = context.t
         known = ~np.isnan(report.loss)
         clients = report.clients[known]
-        age = (
-            state.last_chosen[clients] - context.t
-        )  # above 0 where an answer to an old round came in
+        age = state.last_chosen[clients] - context.t  # above 0 for an answer to an old round
         state.loss_sum[clients] += self.gamma**age * report.loss[known]
         keep_losses(state.loss, report)
 

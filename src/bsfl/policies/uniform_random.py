@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import IntArray, Report, RoundContext
+from bsfl.records import IntArray, Report, Rng, RoundContext
 from bsfl.state import NothingLearned
 
 
@@ -13,13 +13,9 @@ class UniformRandom:
     """Choose m of the available clients, every cohort equally likely."""
 
     def init(self, n_clients: int) -> NothingLearned:
-        """Return the empty state."""
         return NothingLearned()
 
-    def select(
-        self, state: NothingLearned, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
-        """Return a uniform cohort."""
+    def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
         m = min(context.cohort_size, len(context.available))
         return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.fairness import capped_shares
-from bsfl.records import FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import SAMPLES, registered_sizes
 from bsfl.state import NothingLearned
 
@@ -25,13 +25,9 @@ class WeightedRandom:
     needs: ClassVar = SAMPLES
 
     def init(self, n_clients: int) -> NothingLearned:
-        """Return the empty state."""
         return NothingLearned()
 
-    def select(
-        self, state: NothingLearned, context: RoundContext, rng: np.random.Generator
-    ) -> IntArray:
-        """Return a cohort of the available clients."""
+    def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
         sizes = registered_sizes(context)
         m = min(context.cohort_size, len(context.available))
         if m == 0:
@@ -43,7 +39,7 @@ class WeightedRandom:
         """Learn nothing."""
 
 
-def systematic_sample(inclusion: FloatArray, rng: np.random.Generator) -> IntArray:
+def systematic_sample(inclusion: FloatArray, rng: Rng) -> IntArray:
     r"""Return positions drawn with the given inclusion probabilities, which sum to a whole number.
 
     Lay the probabilities end to end in random order and take whoever covers U, U + 1, U + 2, ...

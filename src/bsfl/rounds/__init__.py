@@ -1,10 +1,9 @@
 """How a round is opened, followed and closed; knows neither a framework nor the simulator."""
 
 from bsfl.rounds.clock import SYSTEM, Clock, pause_s
-from bsfl.rounds.closed import ClosedRound
 from bsfl.rounds.invitations import Invitation, Invitations
 from bsfl.rounds.plan import RoundPlan
-from bsfl.rounds.round import Round
+from bsfl.rounds.round import ClosedRound, Round
 from bsfl.rounds.rounds import Rounds
 
 __all__ = [

@@ -10,11 +10,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Return seconds since some fixed moment."""
-        ...
 
     def sleep(self, seconds: float, /) -> None:
         """Wait."""
-        ...
 
 
 SYSTEM: Clock = time

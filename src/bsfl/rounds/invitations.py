@@ -44,7 +44,6 @@ class Invitations(Generic[Token]):
         return token in self._open
 
     def __getitem__(self, token: Token) -> Invitation:
-        """Return an invitation that is not settled."""
         return self._open[token]
 
     @property
@@ -73,16 +72,11 @@ class Invitations(Generic[Token]):
         return self._open.pop(token)
 
     def waited_s(self, invitation: Invitation) -> float:
-        """Return the seconds since an invitation was sent."""
         return max(self._clock.monotonic() - invitation.sent_at, LATENCY_RANGE[0])
 
     def overdue(self) -> list[Invitation]:
         """Return the invitations that should have been answered; forget those that expired."""
         now = self._clock.monotonic()
-        late = [invitation for invitation in self._open.values() if now >= invitation.due_at]
-        self._open = {
-            token: invitation
-            for token, invitation in self._open.items()
-            if now < invitation.expires_at
-        }
+        late = [one for one in self._open.values() if now >= one.due_at]
+        self._open = {token: one for token, one in self._open.items() if now < one.expires_at}
         return late

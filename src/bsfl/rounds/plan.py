@@ -51,7 +51,6 @@ class RoundPlan:
 
     @property
     def n_invited(self) -> int:
-        """How many clients are invited to a round."""
         return math.ceil(round(self.invite * self.cohort_size, 6))
 
     def due_s(self, timeout_s: float | None = None) -> float:

@@ -7,10 +7,9 @@ from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.records import Observation, Outcome
 from bsfl.rounds.clock import SYSTEM, Clock, pause_s
-from bsfl.rounds.closed import ClosedRound
 from bsfl.rounds.invitations import Invitation, Invitations, Token
 from bsfl.rounds.plan import RoundPlan
-from bsfl.rounds.round import Round
+from bsfl.rounds.round import ClosedRound, Round
 from bsfl.scheduler import Scheduler
 
 

@@ -1,6 +1,7 @@
 """From the settings in a scenario file to a simulated fleet."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,16 +10,11 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Always, Flaky, Fleet, Independent, Scaled, Swapped
-from bsfl.fleet.availability import (
-    MAX_PHONES,
-    Availability,
-    phones_availability,
-    read_availability,
-)
+from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability, read_availability
 from bsfl.fleet.latency import Latencies
 from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
-from bsfl.records import FloatArray
+from bsfl.records import FloatArray, Rng
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +40,12 @@ class AvailabilitySpec:
         if self.kind == "phones":
             checks.between("probability", self.probability, 0.0, MAX_PHONES)
 
-    def build(self, n_clients: int, rng: np.random.Generator) -> Availability:
-        """Return the availability of one world."""
+    def build(self, n_clients: int, rng: Rng) -> Availability:
+        n = self.rounds_per_step
         if self.kind == "recorded":
-            return read_availability(
-                Path(self.path), n_clients, rng, rounds_per_step=self.rounds_per_step
-            )
+            return read_availability(Path(self.path), n_clients, rng, rounds_per_step=n)
         if self.kind == "phones":
-            return phones_availability(
-                n_clients, rng, mean=self.probability, rounds_per_step=self.rounds_per_step
-            )
+            return phones_availability(n_clients, rng, mean=self.probability, rounds_per_step=n)
         return Always() if self.kind == "always" else Independent(self.probability)
 
 
@@ -82,8 +74,7 @@ class DriftSpec:
         if self.kind == "scale" and self.factor == 1.0:
             raise InvalidInput("kind = 'scale' needs a factor other than 1")
 
-    def apply(self, base: Latencies, rng: np.random.Generator) -> Latencies:
-        """Return the latencies with the change in them."""
+    def apply(self, base: Latencies, rng: Rng) -> Latencies:
         n_clients = base.n_clients
         who = rng.choice(n_clients, round(self.share * n_clients), replace=False)
         if len(who) < 2:
@@ -120,7 +111,7 @@ class DataSpec:
         if not 0 < low <= high <= 1:
             raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
 
-    def build(self, n_clients: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def build(self, n_clients: int, rng: Rng) -> tuple[FloatArray, FloatArray]:
         """Return samples and quality of every client."""
         sizes = np.exp(self.size_sigma * rng.normal(size=n_clients))
         samples = np.maximum(1.0, np.round(self.mean_samples * sizes / sizes.mean()))
@@ -164,17 +155,10 @@ class FleetSpec:
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
 
     def build(
-        self,
-        seed: int,
-        *,
-        samples: FloatArray | None = None,
-        quality: FloatArray | None = None,
+        self, seed: int, *, samples: FloatArray | None = None, quality: FloatArray | None = None
     ) -> Fleet:
         """Return the world with this seed; samples and quality may come from real data."""
-
-        def rng(name: str) -> np.random.Generator:
-            return stream(seed, name)
-
+        rng = partial(stream, seed)
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
         settings = dict(self.population_settings)
@@ -186,6 +170,12 @@ class FleetSpec:
             latency = self.drift.apply(latency, rng("drift"))
         if self.failures:
             latency = Flaky(latency, self.failures)
+        features = None
+        if self.features:
+            drawn_as, noise_rng = rng("population"), rng("features")
+            features = phone_features(
+                self.n_clients, drawn_as, noise_rng, noise=self.features.noise
+            )
         return Fleet(
             latency=latency,
             tau_min=self.tau_min,
@@ -194,9 +184,5 @@ class FleetSpec:
             availability=self.availability.build(self.n_clients, rng("devices")),
             samples=samples,
             quality=quality,
-            features=phone_features(
-                self.n_clients, rng("population"), rng("features"), noise=self.features.noise
-            )
-            if self.features
-            else None,
+            features=features,
         )

@@ -14,11 +14,11 @@ from bsfl.randomness import stream
 from bsfl.records import FloatArray
 
 if TYPE_CHECKING:
-    from bsfl.learning.tasks import JaxTask, Local
+    from bsfl.learning.tasks import JaxTask
 
 LINEAR = "linear"
-N_POINTS, N_FEATURES, TEST_SHARE, NOISE = 2800, 10, 0.2, 0.1
-"""The synthetic regression: points, features, share for testing, standard deviation of noise."""
+N_TRAIN, N_TEST, N_FEATURES, NOISE = 2240, 560, 10, 0.1
+"""The synthetic regression: points, features, standard deviation of noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class LearningSpec:
         for key in ("label_noise", "quality"):
             if key in settings:
                 settings[key] = tuple(settings[key])
-        alike = np.zeros(N_POINTS - _n_test(), dtype=np.uint8)
+        alike = np.zeros(N_TRAIN, dtype=np.uint8)
         labels = alike if self.dataset == LINEAR else _data(self.dataset).y_train
         return make_split(self.split["kind"], labels, n_clients, seed=seed, **settings)
 
@@ -79,10 +79,17 @@ class LearningSpec:
             seed: Draws the synthetic data and the noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
         """
-        from bsfl.learning.tasks import image_task, linear_task
+        from bsfl.learning.tasks import Local, image_task, linear_task
 
         clients = [split.of(k) for k in range(split.n_clients)]
-        local = self._local(workers)
+        local = Local(
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            optimizer=self.optimizer,  # type: ignore[arg-type]
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            workers=workers,
+        )
         if self.dataset == LINEAR:
             (x, y), test = linear_data(seed)
             return linear_task((x, _noisy_targets(y, split, seed)), test, clients, local)
@@ -99,18 +106,6 @@ class LearningSpec:
             n_labels=data.n_labels,
         )
 
-    def _local(self, workers: int | None) -> "Local":
-        from bsfl.learning.tasks import Local
-
-        return Local(
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            optimizer=self.optimizer,  # type: ignore[arg-type]
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            workers=workers,
-        )
-
 
 Pairs = tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -118,10 +113,9 @@ Pairs = tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 def linear_data(seed: int) -> Pairs:
     """Return training and test data of y = w x + noise with standard normal w and x."""
     rng = stream(seed, "linear-data")
-    x = rng.normal(size=(N_POINTS, N_FEATURES))
-    y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=N_POINTS)
-    n_train = N_POINTS - _n_test()
-    return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
+    x = rng.normal(size=(N_TRAIN + N_TEST, N_FEATURES))
+    y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=len(x))
+    return (x[:N_TRAIN], y[:N_TRAIN]), (x[N_TRAIN:], y[N_TRAIN:])
 
 
 def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
@@ -133,10 +127,6 @@ def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
     seen = y.copy()
     seen[split.indices] += (1.0 - split.quality[split.owner]) * noise
     return seen
-
-
-def _n_test() -> int:
-    return round(TEST_SHARE * N_POINTS)
 
 
 def _as_seen(data: Dataset, split: Split, seed: int) -> tuple[Any, Any]:

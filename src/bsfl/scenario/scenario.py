@@ -32,7 +32,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,20 @@ from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Fleet
 from bsfl.fleet.split import SPLITS
 from bsfl.policies import POLICIES, Policy, make_policy
-from bsfl.registry import REQUIRED, absolute_reference, is_reference, nearest
+from bsfl.registry import REQUIRED, absolute_reference, is_reference, nearest, settings_of
 from bsfl.requirements import LOSS, SAMPLES, needs_of
 from bsfl.scenario.fleet_spec import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.simulation import Objective, Training
 
 Table = dict[str, Any]
+OPTIONAL_PARTS = {
+    "availability": AvailabilitySpec,
+    "drift": DriftSpec,
+    "data": DataSpec,
+    "features": FeaturesSpec,
+}
+"""Tables of [fleet] that are records of their own."""
 MAX_ROUNDS = 1_000_000
 """Rounds of a scenario that is limited by virtual time alone."""
 
@@ -177,19 +184,13 @@ def read_scenario(path: Path) -> Scenario:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path.name}: not a TOML file: {error}") from None
-    for part in ("latency", "availability"):
-        _resolve(content.get("fleet"), part, path.parent)
+    for table in _tables(content.get("fleet")):
+        if isinstance(table.get("path"), str) and table["path"]:  # relative to the file it is in
+            table["path"] = str((path.parent / table["path"]).resolve())
     for table in _tables(content.get("policies")):
         if isinstance(table.get("policy"), str):
             table["policy"] = absolute_reference(table["policy"], path.parent)
     return parse_scenario(content, name=path.stem, file=path.name)
-
-
-def _resolve(fleet: Any, part: str, folder: Path) -> None:
-    """Make the path of a recorded fleet absolute: in a file it is relative to that file."""
-    table = fleet.get(part) if isinstance(fleet, dict) else None
-    if isinstance(table, dict) and isinstance(table.get("path"), str) and table["path"]:
-        table["path"] = str((folder / table["path"]).resolve())
 
 
 def _tables(parent: object) -> list[Table]:
@@ -240,11 +241,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         )
         if not policies:
             raise InvalidInput("there must be at least one policy")
-        if scenario.cohort_size > fleet.n_clients:
-            raise InvalidInput(
-                f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
-                f"got {scenario.cohort_size}"
-            )
+        checks.cohort_fits(scenario.cohort_size, fleet.n_clients)
     world = fleet.build(seed=0)
     for label in policies:
         with at(f"{file} [policies.{label}]"):
@@ -254,26 +251,19 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
 
 def _fleet(table: Table, file: str) -> FleetSpec:
     with at(f"{file} [fleet]"):
-        parts = ("latency", "availability", "drift", "failures", "data", "features")
-        numbers = ("n_clients", "tau_min", "tau_max")
-        _known_keys(table, (*numbers, *parts))
-        _required(table, (*numbers, "latency"))
+        required = ("n_clients", "tau_min", "tau_max", "latency")
+        _known_keys(table, (*required, "availability", "drift", "failures", "data", "features"))
+        _required(table, required)
     with at(f"{file} [fleet.latency]"):
-        _table(table["latency"])
+        _required(table["latency"], ("population",))
         settings = dict(table["latency"])
-        _required(settings, ("population",))
         population = settings.pop("population")
         _known_keys(settings, ("population", *POPULATIONS.settings(population)))
     built: Table = {}
-    for key, build in (
-        ("availability", AvailabilitySpec),
-        ("drift", DriftSpec),
-        ("data", DataSpec),
-        ("features", FeaturesSpec),
-    ):
+    for key, spec in OPTIONAL_PARTS.items():
         if key in table:
             with at(f"{file} [fleet.{key}]"):
-                built[key] = _build(build, table[key])
+                built[key] = _build(spec, table[key])
     with at(f"{file} [fleet.failures]"):
         _known_keys(table.get("failures", {}), ("probability",))
     with at(f"{file} [fleet]"):
@@ -289,16 +279,15 @@ def _fleet(table: Table, file: str) -> FleetSpec:
 
 
 def _learning(table: Table) -> LearningSpec:
-    _known_keys(table, tuple(f.name for f in fields(LearningSpec)))
+    _known_keys(table, settings_of(LearningSpec))
     split = table.get("split", {"kind": "iid"})
-    _table(split)
     _required(split, ("kind",))
     own = SPLITS.settings(split["kind"])
     _known_keys(split, ("kind", "label_noise", "quality", *own))
     for key in ("label_noise", "quality"):
         if key in split:
             checks.span(key, split[key])
-    _required(split, tuple(name for name, default in own.items() if default is REQUIRED))
+    _required(split, (name for name, default in own.items() if default is REQUIRED))
     learning: LearningSpec = _build(LearningSpec, {**table, "split": split})
     return learning
 
@@ -315,12 +304,9 @@ def _policy(label: str, table: Table) -> tuple[str, Table]:
 
 def _build(kind: Callable[..., Any], table: Table) -> Any:
     """Return a record made from a table after checking its keys."""
-    known = fields(kind)  # type: ignore[arg-type]
-    _known_keys(table, tuple(f.name for f in known))
-    _required(
-        table,
-        tuple(f.name for f in known if f.default is MISSING and f.default_factory is MISSING),
-    )
+    settings = settings_of(kind)
+    _known_keys(table, settings)
+    _required(table, (name for name, default in settings.items() if default is REQUIRED))
     return kind(**table)
 
 
@@ -329,14 +315,15 @@ def _table(table: object) -> None:
         raise InvalidInput(f"expected a table, got {table!r}")
 
 
-def _known_keys(table: Table, known: tuple[str, ...]) -> None:
+def _known_keys(table: Table, known: Iterable[str]) -> None:
     _table(table)
     for key in table:
         if key not in known:
             raise InvalidInput(f"unknown key {key!r}{nearest(key, known)}")
 
 
-def _required(table: Table, keys: tuple[str, ...]) -> None:
+def _required(table: Table, keys: Iterable[str]) -> None:
+    _table(table)
     for key in keys:
         if key not in table:
             raise InvalidInput(f"missing key {key!r}")

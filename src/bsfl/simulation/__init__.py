@@ -3,11 +3,4 @@
 from bsfl.simulation.regret import Objective, RegretMeter, growth_exponent, regret_bound
 from bsfl.simulation.simulate import Training, simulate
 
-__all__ = [
-    "Objective",
-    "RegretMeter",
-    "Training",
-    "growth_exponent",
-    "regret_bound",
-    "simulate",
-]
+__all__ = ["Objective", "RegretMeter", "Training", "growth_exponent", "regret_bound", "simulate"]

@@ -20,8 +20,7 @@ class Objective:
 
     Attributes:
         alpha: Weight of generalization against speed.
-        beta: Exponent of the generalization term.
-        generalization: As for BSFL.
+        beta, generalization: As for BSFL.
     """
 
     alpha: float = 1.0

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bsfl import checks
-from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
 from bsfl.learning.task import WEIGHTINGS, Evaluation, Params, Task, Weighting, shares
 from bsfl.policies.base import Policy
@@ -42,11 +41,7 @@ def simulate(
         training: What the cohorts train; None: they only take their time.
     """
     plan = RoundPlan(cohort_size=cohort_size, deadline_s=fleet.tau_max)
-    if cohort_size > fleet.n_clients:
-        raise InvalidInput(
-            f"cohort_size must be between 1 and the {fleet.n_clients} clients of the fleet, "
-            f"got {cohort_size}"
-        )
+    checks.cohort_fits(cohort_size, fleet.n_clients)
     state = policy.init(fleet.n_clients)
     meter = RegretMeter(objective, fleet) if objective else None
     roster = fleet.roster

@@ -3,22 +3,14 @@
 A Solver takes (u, g, m, alpha, rng) so that a policy can use any of them; SOLVERS names them.
 """
 
+from functools import partial
 from typing import Protocol
 
-import numpy as np
-
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry
-from bsfl.solvers.annealing import (
-    PROPOSALS,
-    AnnealingPath,
-    Proposal,
-    anneal,
-    solve_annealing,
-)
+from bsfl.solvers.annealing import PROPOSALS, AnnealingPath, Proposal, anneal, solve_annealing
 from bsfl.solvers.exact import solve_exact
-from bsfl.solvers.exhaustive import solve_exhaustive
-from bsfl.solvers.problem import energy
+from bsfl.solvers.problem import energy, solve_exhaustive
 
 __all__ = [
     "PROPOSALS",
@@ -40,20 +32,8 @@ ANNEALING_STEPS = 5000
 class Solver(Protocol):
     """Any function with this signature can be BSFL's `solver`."""
 
-    def __call__(
-        self, u: FloatArray, g: FloatArray, m: int, alpha: float, rng: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, u: FloatArray, g: FloatArray, m: int, alpha: float, rng: Rng) -> IntArray:
         """Return m distinct indices."""
-        ...
-
-
-def _annealing(proposal: Proposal) -> Solver:
-    def solve(
-        u: FloatArray, g: FloatArray, m: int, alpha: float, rng: np.random.Generator
-    ) -> IntArray:
-        return solve_annealing(u, g, m, alpha, steps=ANNEALING_STEPS, proposal=proposal, rng=rng)
-
-    return solve
 
 
 SOLVERS: Registry[Solver] = Registry(
@@ -61,6 +41,11 @@ SOLVERS: Registry[Solver] = Registry(
     {
         "exact": lambda u, g, m, alpha, rng: solve_exact(u, g, m, alpha),
         "exhaustive": lambda u, g, m, alpha, rng: solve_exhaustive(u, g, m, alpha),
-        **{f"annealing-{proposal}": _annealing(proposal) for proposal in PROPOSALS},
+        **{
+            f"annealing-{proposal}": partial(
+                solve_annealing, steps=ANNEALING_STEPS, proposal=proposal
+            )
+            for proposal in PROPOSALS
+        },
     },
 )

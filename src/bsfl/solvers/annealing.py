@@ -23,8 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from bsfl import checks
-from bsfl.errors import InvalidInput
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.solvers.problem import check_problem
 
 Proposal = Literal["swap", "symmetric", "drop-weakest"]
@@ -45,28 +44,14 @@ class AnnealingPath:
 
 
 def solve_annealing(
-    u: FloatArray,
-    g: FloatArray,
-    m: int,
-    alpha: float,
-    *,
-    steps: int,
-    proposal: Proposal,
-    rng: np.random.Generator,
+    u: FloatArray, g: FloatArray, m: int, alpha: float, *, steps: int, proposal: Proposal, rng: Rng
 ) -> IntArray:
     """Return the best cohort that annealing visits in `steps` steps, sorted."""
     return anneal(u, g, m, alpha, steps=steps, proposal=proposal, rng=rng).cohort
 
 
 def anneal(
-    u: FloatArray,
-    g: FloatArray,
-    m: int,
-    alpha: float,
-    *,
-    steps: int,
-    proposal: Proposal,
-    rng: np.random.Generator,
+    u: FloatArray, g: FloatArray, m: int, alpha: float, *, steps: int, proposal: Proposal, rng: Rng
 ) -> AnnealingPath:
     r"""Walk through cohorts at the paper's temperature T_i = Delta_max / log(i + 1).
 
@@ -75,8 +60,7 @@ def anneal(
     """
     u, g = check_problem(u, g, m, alpha)
     checks.natural("steps", steps, low=0)
-    if proposal not in PROPOSALS:
-        raise InvalidInput(f"proposal must be one of {', '.join(PROPOSALS)}, got {proposal!r}")
+    checks.one_of("proposal", proposal, PROPOSALS)
     if m == len(u):
         only = float(u.min() + alpha * g.mean())
         return AnnealingPath(np.arange(m), np.full(steps + 1, only))
@@ -121,7 +105,6 @@ class _LazyHeap:
         heappush(self.heap, self.rank[client])
 
     def weakest(self) -> int:
-        """Return the member with the lowest value."""
         while not self.is_member[client := self.by_rank[self.heap[0]]]:
             heappop(self.heap)
         return client
@@ -173,7 +156,6 @@ class _Walk:
         return min(pace, self.u[outsider]), self.sum_g - self.g[member] + self.g[outsider]
 
     def move(self, member: int, outsider: int, pace: float, sum_g: float) -> None:
-        """Replace a member by an outsider."""
         position_in, position_out = self.place[member], self.place[outsider]
         self.inside[position_in], self.outside[position_out] = outsider, member
         self.place[outsider], self.place[member] = position_in, position_out

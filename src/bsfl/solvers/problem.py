@@ -1,8 +1,12 @@
 """The problem every solver solves: maximise E(S) = min_S u + (alpha / m) sum_S g over |S| = m.
 
 u is the index of a client's speed and may be +inf for a client never met; g is its generalization
-value. (The paper's E(S) for annealing has the sum inside the minimum; a misplaced brace.)
+value. (The paper's E(S) for annealing has the sum inside the minimum; a misplaced brace.) Trying
+every cohort is the oracle for small problems.
 """
+
+from itertools import chain, combinations
+from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +14,9 @@ import numpy.typing as npt
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray, IntArray
+
+MAX_PLACES = 50_000_000
+"""Clients in all cohorts together that are held in memory."""
 
 
 def energy(u: FloatArray, g: FloatArray, cohort: IntArray, alpha: float) -> float:
@@ -39,3 +46,23 @@ def check_problem(
     if not np.isfinite(float(alpha) * float(np.abs(g).max()) * len(g)):
         raise InvalidInput("g must hold finite numbers, also when multiplied by alpha")
     return u, g
+
+
+def solve_exhaustive(u: FloatArray, g: FloatArray, m: int, alpha: float) -> IntArray:
+    """Return a cohort that maximises min_S u + (alpha / m) sum_S g by trying all of them.
+
+    Among cohorts of equal value the first in lexicographic order is returned. Costs (K choose m)
+    evaluations; refuses what memory would not hold.
+    """
+    u, g = check_problem(u, g, m, alpha)
+    n_cohorts = comb(len(u), m)
+    if n_cohorts * m > MAX_PLACES:
+        raise InvalidInput(
+            f"exhaustive search is limited to {MAX_PLACES // m:,} cohorts of {m}, "
+            f"{len(u)} choose {m} has {n_cohorts:,}; use solve_exact"
+        )
+    cohorts = np.fromiter(
+        chain.from_iterable(combinations(range(len(u)), m)), np.int64, n_cohorts * m
+    ).reshape(n_cohorts, m)
+    values = u[cohorts].min(axis=1) + alpha * g[cohorts].mean(axis=1)
+    return np.asarray(cohorts[np.argmax(values)])

@@ -8,10 +8,10 @@ from bsfl.policies import BSFL, make_policy
 from bsfl.scheduler import Scheduler
 
 with optional_imports():
+    from bsfl.integrations.flower.federation import RoundSummary
     from bsfl.integrations.flower.identity import Identity
-    from bsfl.integrations.flower.latency import REPORTED_KEY, Latency
+    from bsfl.integrations.flower.replies import REPORTED_KEY, Latency
     from bsfl.integrations.flower.selected import Selected
-    from bsfl.integrations.flower.summary import RoundSummary
 
 __all__ = [
     "BSFL",

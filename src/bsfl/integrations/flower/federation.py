@@ -1,23 +1,69 @@
-"""One run of a federation: who is there, messages out, replies in. `bsfl.rounds` does the rest."""
+"""One run of a federation: who is there, messages out, replies in, and the numbers of its rounds.
+
+`bsfl.rounds` does the rest.
+"""
 
 import logging
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 
-from flwr.app import Message
+from flwr.app import DEFAULT_TTL, Message, MetricRecord
 from flwr.serverapp import Grid
 
+from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import NotEnoughClients
 from bsfl.integrations.flower.identity import Directory
-from bsfl.integrations.flower.latency import Stopwatch
-from bsfl.integrations.flower.limits import Limits
-from bsfl.integrations.flower.replies import metric, outcome_of
-from bsfl.integrations.flower.summary import RoundSummary
+from bsfl.integrations.flower.replies import Stopwatch, metric, outcome_of
 from bsfl.records import Observation
-from bsfl.rounds import Rounds, pause_s
+from bsfl.rounds import ClosedRound, RoundPlan, Rounds, pause_s
 
 _LOG = logging.getLogger("flwr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(RoundPlan):
+    """The numbers of a round; the docstring of `Selected` tells what they mean.
+
+    Attributes:
+        min_free: How many clients that are not busy the wrapped strategy needs.
+    """
+
+    longest_s: float = DEFAULT_TTL
+    min_clients: int
+    min_free: int
+    wait_s: float
+
+    def __post_init__(self) -> None:
+        RoundPlan.__post_init__(self)
+        checks.natural("min_clients", self.min_clients)
+        checks.at_least("wait_s", self.wait_s, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSummary(ClosedRound):
+    """One training round.
+
+    Attributes:
+        server_round: Flower's number of the round.
+    """
+
+    server_round: int
+
+    def metrics(self) -> MetricRecord:
+        client = self.slowest
+        return MetricRecord(
+            {
+                "bsfl-cohort": len(self.cohort),
+                "bsfl-kept": len(self.kept),
+                "bsfl-round-s": self.duration_s,
+                "bsfl-slowest-s": self.duration_s if client is None else self.latencies[client],
+                "bsfl-timeouts": len(self.timeouts),
+                "bsfl-failed": len(self.failed),
+                "bsfl-late": self.n_late,
+                "bsfl-fleet-seen": self.n_seen / self.n_fleet,
+            }
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,7 +187,6 @@ class Federation:
         return replies
 
     def _observation(self, token: str, reply: Message) -> Observation:
-        """Return what a reply shows."""
         invitation = self.rounds.invitations[token]
         round_trip_s = self.rounds.invitations.waited_s(invitation)
         if reply.has_error():

@@ -26,12 +26,10 @@ class GridAround(Grid):
         self.grid = grid
 
     def set_run(self, run: "Run") -> None:
-        """Set the run."""
         self.grid.set_run(run)
 
     @property
     def run(self) -> "Run":
-        """The run."""
         return self.grid.run
 
     def create_message(
@@ -42,29 +40,23 @@ class GridAround(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a new message."""
         return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the nodes that are connected."""
         return self.grid.get_node_ids()
 
     def get_nodes(self) -> "Iterable[NodeInfo]":
-        """Return what is known of the nodes that are connected."""
         return self.grid.get_nodes()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages."""
         return self.grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return replies."""
         return self.grid.pull_messages(message_ids)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages and wait for the replies."""
         return self.grid.send_and_receive(messages, timeout=timeout)
 
 
@@ -87,7 +79,6 @@ class CohortGrid(GridAround):
         return list(self.nodes)
 
     def get_nodes(self) -> "Iterable[NodeInfo]":
-        """Return what is known of the cohort."""
         chosen = set(self.get_node_ids())
         return [node for node in self.grid.get_nodes() if node.node_id in chosen]
 
@@ -102,7 +93,6 @@ class TrainingGrid(GridAround):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages and wait for the replies."""
         messages = list(messages)
         if any(is_training(message) for message in messages):
             return self._exchange(messages, timeout)

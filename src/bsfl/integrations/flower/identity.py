@@ -89,7 +89,6 @@ class Directory:
             self._client_of.update((node, name_of(node)) for node in strangers)
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
-        """Send every node the question who it is."""
         questions = [
             Message(
                 RecordDict({"config": ConfigRecord({"wanted": PARTITION_ID})}),

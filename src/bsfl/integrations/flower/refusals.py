@@ -2,22 +2,16 @@
 
 from typing import Any
 
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    Strategy,
-)
+from flwr.serverapp import strategy as strategies
 
 from bsfl.errors import InvalidInput
 from bsfl.requirements import LOSS, needs_of
 
 DIFFERENTIAL_PRIVACY = (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
+    strategies.DifferentialPrivacyClientSideAdaptiveClipping,
+    strategies.DifferentialPrivacyClientSideFixedClipping,
+    strategies.DifferentialPrivacyServerSideAdaptiveClipping,
+    strategies.DifferentialPrivacyServerSideFixedClipping,
 )
 PRIVACY_REASON = (
     "differential privacy is accounted for on the assumption that clients are drawn at random and "
@@ -28,7 +22,7 @@ PRIVACY_REASON = (
 
 def check_strategy(strategy: Any) -> None:
     """Raise InvalidInput if a strategy cannot train the cohort it is given."""
-    if not isinstance(strategy, Strategy):
+    if not isinstance(strategy, strategies.Strategy):
         raise InvalidInput(
             "strategy must be a Flower strategy of the Message API (flwr.serverapp.strategy), "
             f"got {strategy!r}"

@@ -12,13 +12,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.federation import Federation
+from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
 from bsfl.integrations.flower.identity import Directory, Identity, check_identity
-from bsfl.integrations.flower.latency import Latency, Stopwatch, check_latency
-from bsfl.integrations.flower.limits import Limits
 from bsfl.integrations.flower.refusals import PRIVACY_REASON, check_needs, check_strategy
-from bsfl.integrations.flower.summary import RoundSummary
+from bsfl.integrations.flower.replies import Latency, Stopwatch, check_latency
 from bsfl.rounds import SYSTEM, Clock, Rounds
 from bsfl.scheduler import Scheduler
 
@@ -88,14 +86,16 @@ class Selected(Strategy):
         if isinstance(strategy, Selected):
             raise InvalidInput("strategy is wrapped already; wrap it in Selected once")
         self.strategy = strategy
+        m, min_nodes = scheduler.cohort_size, getattr(strategy, "min_available_nodes", 0)
+        tau_max = getattr(scheduler.policy, "tau_max", None)
         self.limits = Limits(
-            cohort_size=scheduler.cohort_size,
-            deadline_s=_tau_max(scheduler) if deadline_s is None else deadline_s,
+            cohort_size=m,
+            deadline_s=tau_max if deadline_s is None else deadline_s,
             quorum=0 if quorum is None else quorum,
             invite=invite,
             lifetime_s=lifetime_s,
-            min_clients=_min_clients(strategy, scheduler) if min_clients is None else min_clients,
-            min_free=min(max(getattr(strategy, "min_train_nodes", 1), 1), scheduler.cohort_size),
+            min_clients=max(m, min_nodes) if min_clients is None else min_clients,
+            min_free=min(max(getattr(strategy, "min_train_nodes", 1), 1), m),
             wait_s=wait_s,
         )
         self.state_path = None if state_path is None else Path(state_path)
@@ -111,7 +111,15 @@ class Selected(Strategy):
     def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
         """Run the wrapped strategy's own loop; takes what its `start` takes."""
         if self._run is None or self._run.grid is not grid:  # else who is who, and busy, is known
-            self._run = self._new_run(grid)
+            self._run = Federation(
+                rounds=Rounds(self.scheduler, self.limits, clock=self._clock),
+                limits=self.limits,
+                grid=grid,
+                directory=Directory(self._identity, self._clock),
+                stopwatch=Stopwatch(self._latency),
+                samples_key=getattr(self.strategy, "weighted_by_key", None),
+                loss_key=self._loss_key,
+            )
         _LOG.info(
             "bsfl: %d clients a round, chosen by %s", self.limits.n_invited, self.scheduler.policy
         )
@@ -123,28 +131,14 @@ class Selected(Strategy):
         finally:
             self._is_running = False
 
-    def _new_run(self, grid: Grid) -> Federation:
-        return Federation(
-            rounds=Rounds(self.scheduler, self.limits, clock=self._clock),
-            limits=self.limits,
-            grid=grid,
-            directory=Directory(self._identity, self._clock),
-            stopwatch=Stopwatch(self._latency),
-            samples_key=getattr(self.strategy, "weighted_by_key", None),
-            loss_key=self._loss_key,
-        )
-
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose the round's clients and let the wrapped strategy write their messages."""
         strategy, nodes = self.strategy, self._started().choose()
         with _lent(strategy, _everybody(strategy, len(nodes))):
-            messages = list(
-                type(strategy).configure_train(
-                    strategy, server_round, arrays, config, CohortGrid(grid, nodes)
-                )
-            )
+            write, cohort = type(strategy).configure_train, CohortGrid(grid, nodes)
+            messages = list(write(strategy, server_round, arrays, config, cohort))
         addressed = sorted(message.metadata.dst_node_id for message in messages)
         if addressed != sorted(nodes):
             raise InvalidInput(
@@ -166,17 +160,14 @@ class Selected(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Leave evaluation to the wrapped strategy."""
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Leave evaluation to the wrapped strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Log the settings of the wrapped strategy."""
         self.strategy.summary()
 
     def _exchange(self, messages: list[Message], timeout: float | None) -> list[Message]:
@@ -216,15 +207,6 @@ def _everybody(strategy: Strategy, n_nodes: int) -> dict[str, Any]:
     """Return the settings under which a strategy samples all nodes it sees, if it has such."""
     wanted = {"fraction_train": 1.0, "min_train_nodes": n_nodes, "min_available_nodes": n_nodes}
     return {name: value for name, value in wanted.items() if hasattr(strategy, name)}
-
-
-def _min_clients(strategy: Strategy, scheduler: Scheduler) -> int:
-    return max(scheduler.cohort_size, getattr(strategy, "min_available_nodes", 0))
-
-
-def _tau_max(scheduler: Scheduler) -> float | None:
-    tau_max: float | None = getattr(scheduler.policy, "tau_max", None)
-    return tau_max
 
 
 def _restored(scheduler: Scheduler, path: Path | None) -> Scheduler:

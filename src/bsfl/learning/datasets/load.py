@@ -45,7 +45,8 @@ def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
     (6000, 28, 28, 1)
     """
     entry = CATALOGUE.find(name)
-    return obtain(entry, local_sources(entry, data_dir), advice=_how_to_get(entry)).dataset
+    advice = f"run: bsfl data get {entry.name}" if entry.remote else ""
+    return obtain(entry, local_sources(entry, data_dir), advice=advice).dataset
 
 
 def get_dataset(
@@ -57,7 +58,11 @@ def get_dataset(
     """
     entry, watcher = CATALOGUE.find(name), watcher or Watcher()
     sources = (*local_sources(entry, data_dir), *entry.remote)
-    obtained = obtain(entry, sources, watcher, advice=_by_hand(entry))
+    by_hand = (
+        f"to place it by hand, put {entry.by_hand} in a folder and name it with "
+        f"--data-dir or {ENVIRONMENT}"
+    )
+    obtained = obtain(entry, sources, watcher, advice=by_hand if entry.remote else "")
     if obtained.folder is not None:
         return obtained
     return _keep(entry, obtained, named_folder(data_dir), watcher)
@@ -70,7 +75,7 @@ def local_sources(entry: Entry, data_dir: Path | None = None) -> tuple[Source, .
     folder = named_folder(data_dir)
     named = "data folder" if data_dir is not None else ENVIRONMENT
     return (
-        *((from_folder(named, folder),) if folder else ()),
+        *([from_folder(named, folder)] if folder else []),
         from_folder("cache", cache_folder),
         *(from_folder("system package", path) for path in entry.system),
     )
@@ -116,9 +121,8 @@ def obtain(
 def _read(entry: Entry, folder: Path) -> Dataset:
     found = entry.layout_in(folder)
     if found is None:
-        for layout in entry.refused:
-            if layout.present(folder):
-                layout.read(folder)  # says why
+        if entry.refuse:
+            entry.refuse(folder)
         raise UnreadableData(f"{folder} does not hold {entry.name}")
     where, layout = found
     try:
@@ -138,16 +142,3 @@ def _keep(entry: Entry, obtained: Obtained, named: Path | None, watcher: Watcher
         except (MissingExtra, OSError) as error:
             watcher.say(f"  could not keep a copy: {error}")
     return obtained
-
-
-def _how_to_get(entry: Entry) -> str:
-    return f"run: bsfl data get {entry.name}" if entry.remote else ""
-
-
-def _by_hand(entry: Entry) -> str:
-    if not entry.remote:
-        return ""
-    return (
-        f"to place it by hand, put {entry.by_hand} in a folder and name it with "
-        f"--data-dir or {ENVIRONMENT}"
-    )

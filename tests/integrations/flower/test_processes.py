@@ -46,9 +46,10 @@ def test_bsfl_learns_the_slow_ones(deployment, tmp_path):
     """
     probe = Probe(tmp_path, slow_s=6.0, slow_share=0.5)
     common = {"cohort_size": 2, "min_clients": 4, "wait_s": 120.0}
+    trusting = {"alpha": 1.0, "index": {"kind": "means", "radius": "none"}}
     strategies = {
-        "bsfl": {"policy": {"name": "bsfl", "alpha": 1.0, "radius": "none"}, **common},
-        "random": {"policy": {"name": "random"}, **common},
+        "bsfl": {"policy": "bsfl", "settings": trusting, **common},
+        "random": {"policy": "random", **common},
     }
     order = [*["bsfl", "random", "bsfl"] * 7, "bsfl", "random"]
     probe.follow(strategies, order)
@@ -76,7 +77,7 @@ def test_bsfl_learns_the_slow_ones(deployment, tmp_path):
 def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, tmp_path):
     probe, state = Probe(tmp_path, slow_s=0.0, slow_share=0.0), tmp_path / "scheduler.bsfl"
     settings = {
-        "policy": {"name": "bsfl"},
+        "policy": "bsfl",
         "cohort_size": 4,
         "deadline_s": 30.0,
         "wait_s": 120.0,

@@ -48,6 +48,7 @@ def test_lists():
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in FIGURES)
 
 
+@pytest.mark.slow
 def test_run_writes_everything_and_report_writes_it_again(study):
     result = bsfl("run", "study.toml", "--seeds", "2", "--jobs", "1", "--out", "out")
     assert result.exit_code == 0, result.output
@@ -78,6 +79,7 @@ def test_every_figure_has_a_source():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["annealing-graph", "generalization"])
 def test_small_figures(study, name):
     result = bsfl("reproduce", name, "--out", "out")
@@ -110,6 +112,7 @@ def test_jobs_are_processes(study, jobs):
     assert f"at least 1, or -1 for one per core, got {jobs}" in result.output
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(study):
     (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000"))
     # nohup has Ctrl-C ignored, and children would inherit that
@@ -143,6 +146,7 @@ def test_ctrl_c_says_how_to_go_on(study):
     assert "stopped; what is done is kept. To go on: bsfl run study.toml --jobs 2 --out out" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "extra"), [("typer", "cli"), ("joblib", "sim"), ("matplotlib", "plots")]
 )

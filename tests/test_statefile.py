@@ -186,6 +186,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_file_is_whole(tmp_path):
     path, rng = tmp_path / "s.bsfl", np.random.default_rng(0)
     reached = []

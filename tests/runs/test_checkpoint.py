@@ -17,6 +17,7 @@ from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.run import run_scenario
 from bsfl.scenario.scenario import parse_scenario
 
+pytestmark = pytest.mark.slow
 CONTENT = {
     "title": "cut",
     "rounds": 12,

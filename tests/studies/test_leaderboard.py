@@ -48,6 +48,7 @@ def board(scenario, tmp_path_factory):
     return made, folder
 
 
+@pytest.mark.slow
 def test_every_policy_has_every_column(board):
     made, folder = board
     rows = made["scenarios"]["small"]["policies"]
@@ -61,6 +62,7 @@ def test_every_policy_has_every_column(board):
     assert json.loads((folder / "leaderboard.json").read_text()) == made
 
 
+@pytest.mark.slow
 def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario):
     made, folder = board
     trials = open_results(folder / "tuning" / "small")
@@ -78,6 +80,7 @@ def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario)
     )
 
 
+@pytest.mark.slow
 def test_accuracy_is_compared_at_equal_time(board):
     _, folder = board
     results = open_results(folder / "small")
@@ -91,6 +94,7 @@ def test_accuracy_is_compared_at_equal_time(board):
         assert value == seen["test_accuracy"][seen["clock_s"] <= time_s][-1]
 
 
+@pytest.mark.slow
 def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     made, folder = board
     monkeypatch.setattr("bsfl.runs.run.run_one", None)
@@ -102,6 +106,7 @@ def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     assert again == made
 
 
+@pytest.mark.slow
 def test_the_page_and_the_tables_show_it(board):
     made, folder = board
     page = (folder / "leaderboard.html").read_text()
@@ -121,6 +126,7 @@ def test_the_page_and_the_tables_show_it(board):
     )
 
 
+@pytest.mark.slow
 def test_fronts_of_other_weights_or_settings_are_played_again(board, scenario, tmp_path):
     made, _ = board
     points = made["scenarios"]["small"]["fronts"]
@@ -133,6 +139,7 @@ def test_fronts_of_other_weights_or_settings_are_played_again(board, scenario, t
     assert lb.fronts(scenario, tmp_path, seeds=2, jobs=1) == points
 
 
+@pytest.mark.slow
 def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, scenario, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     for label in ("BSFL lognormal", "genie"):

@@ -13,9 +13,12 @@ from deployment import EXAMPLE, Deployment, Probe, kill
 
 from bsfl import Scheduler
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="finds the processes it started through /proc"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="finds the processes it started through /proc"
+    ),
+]
 
 SLOW, FAST = {"0", "1"}, {"2", "3"}
 

@@ -114,7 +114,7 @@ def test_jobs_are_processes(study, jobs):
 
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(study):
-    (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000"))
+    (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000000"))
     # nohup has Ctrl-C ignored, and children would inherit that
     ignored_or_not = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(

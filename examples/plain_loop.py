@@ -52,7 +52,7 @@ def play_round(
 
 def main(n_rounds: int = 40) -> None:
     """Train under both policies and print how long each one took."""
-    plan = RoundPlan(cohort_size=4, invite=1.25, deadline_s=1.0)
+    plan = RoundPlan(cohort_size=4, invite=1.25, deadline_s=10.0)
     for name, policy in (("bsfl", BSFL(alpha=2.0)), ("random", UniformRandom())):
         devices = {f"device-{k}": Device(k, 0.01 if k < 6 else 0.1) for k in range(12)}
         devices["device-5"].is_broken = True

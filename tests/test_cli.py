@@ -50,6 +50,7 @@ def test_lists():
     assert f"bsfl reproduce: {', '.join((*PAPER_SCENARIOS, *FIGURES))}" in listed
 
 
+@pytest.mark.slow
 def test_run_writes_everything_and_report_writes_it_again(study):
     result = bsfl("run", "study.toml", "--seeds", "2", "--jobs", "1", "--out", "out")
     assert result.exit_code == 0, result.output
@@ -77,6 +78,7 @@ def test_every_figure_has_a_source():
         assert (scenario.name, scenario.seeds) == (name, 1 if scenario.learning else 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["annealing-graph", "generalization"])
 def test_small_figures(study, name):
     result = bsfl("reproduce", name, "--out", "out")
@@ -109,8 +111,9 @@ def test_jobs_are_processes(study, jobs):
     assert f"at least 1, or -1 for one per core, got {jobs}" in result.output
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(study):
-    (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000"))
+    (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000000"))
     # nohup has Ctrl-C ignored, and children would inherit that
     ignored_or_not = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
@@ -151,6 +154,7 @@ def without(packages, *words):
     return subprocess.run([sys.executable, "-c", code], **CAPTURED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "extra", "words"),
     [
@@ -168,6 +172,7 @@ def test_a_missing_extra_is_asked_for_by_the_command_that_needs_it(package, extr
     assert "pyproject.toml" in os.listdir(re.search(r"-e '(.*)\[", said)[1]), "works in a clone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--version"], ["policies"], ["scenarios"], ["tune", "--help"]])
 def test_the_command_line_alone_is_enough_to_look_around(words):
     others = [package for package, extra in EXTRA_OF.items() if extra != "cli"]
@@ -200,6 +205,7 @@ class LeastServed:
 """
 
 
+@pytest.mark.slow
 def test_a_policy_in_a_file_plays_reports_and_resumes(study):
     (study / "mine.py").write_text(OWN)
     words = ["run", "study.toml", "--out", "out", "--jobs", "2"]

@@ -1,5 +1,6 @@
 """Every Python snippet in the documentation runs as it stands, and every link leads somewhere.
 
+A snippet that plays long opens with "```python slow", and is left out of the quick tests.
 `python tests/test_docs.py` writes the tables that come from the registry.
 """
 
@@ -20,12 +21,16 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
-STRICT = ["-W", "error", "-W", "ignore:'click:DeprecationWarning"]  # as in pyproject.toml
+STRICT = ["-W", "error"]  # as in pyproject.toml
 SNIPPETS = [
-    pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(
+        code,
+        id=f"{page.relative_to(ROOT)}-{number}",
+        marks=[getattr(pytest.mark, mark) for mark in marks.split()],
+    )
     for page in PAGES
-    for number, code in enumerate(
-        re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), 1
+    for number, (marks, code) in enumerate(
+        re.findall(r"```python(.*?)\n(.*?)```", page.read_text(), re.DOTALL), 1
     )
 ]
 

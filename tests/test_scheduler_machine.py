@@ -128,5 +128,11 @@ class SchedulerLife(RuleBasedStateMachine):
                     assert state.memory.mean[k] == pytest.approx(expected)
 
 
-SchedulerLife.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
-TestSchedulerLife = SchedulerLife.TestCase
+def lives(n):
+    """Return a test case that plays so many lives."""
+    played = settings(max_examples=n, stateful_step_count=40)
+    return type("TestCase", (SchedulerLife.TestCase,), {"settings": played})
+
+
+TestFewSchedulerLives = lives(5)
+TestSchedulerLife = pytest.mark.slow(lives(150))

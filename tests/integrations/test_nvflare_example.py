@@ -14,9 +14,12 @@ from bsfl import Scheduler
 
 JOB = Path(__file__).parents[2] / "examples" / "nvflare-app" / "job.py"
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("nvflare") is None, reason="the example needs nvflare"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("nvflare") is None, reason="the example needs nvflare"
+    ),
+]
 
 
 def test_slow_sites_train_together(tmp_path):

@@ -59,6 +59,7 @@ def example(load_example):
     return load_example("plain_loop")
 
 
+@pytest.mark.slow
 def test_it_runs_in_real_threads(example, capsys):
     example.main(n_rounds=15)
     printed = capsys.readouterr().out.splitlines()

@@ -8,6 +8,7 @@ from jax import lax
 
 from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
 
+pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(0)
 
 

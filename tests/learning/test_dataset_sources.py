@@ -62,7 +62,7 @@ def server(tmp_path):
 
     handler = partial(Quiet, directory=tmp_path / "served")
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
-        thread = threading.Thread(target=web.serve_forever)
+        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{web.server_port}"
         web.shutdown()

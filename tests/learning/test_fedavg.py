@@ -140,6 +140,7 @@ def test_linear_regression_matches_numpy_after_three_rounds(momentum):
         np.testing.assert_allclose(found[name], value, atol=2e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_small_cnn_matches_numpy_after_three_rounds():
     x = RNG.integers(0, 256, (26, 12, 8, 1), dtype=np.uint8)
     y = RNG.integers(0, 4, 26)

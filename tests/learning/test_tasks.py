@@ -45,6 +45,7 @@ def start(task):
     return task.init(0)
 
 
+@pytest.mark.slow
 def test_ragged_clients_and_cohorts_share_one_compilation(task, start):
     for t, cohort in enumerate(([0], [1, 2], [3, 0, 1], [0, 1, 2, 3]), 1):
         task.train(start, np.array(cohort), t=t, seed=t)
@@ -53,6 +54,7 @@ def test_ragged_clients_and_cohorts_share_one_compilation(task, start):
     assert task._evaluate._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_a_client_does_not_train_on_padding(task, start):
     """Nor does it depend on how much data the others hold: row 0 fills up short batches."""
     spoiled = X.copy()
@@ -64,6 +66,7 @@ def test_a_client_does_not_train_on_padding(task, start):
     assert ours.loss == theirs.loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["sgd", "adam"])
 def test_steps_beyond_a_clients_data_change_nothing(rule):
     """With momentum or Adam, an idle step would still move the parameters."""
@@ -76,6 +79,7 @@ def test_steps_beyond_a_clients_data_change_nothing(rule):
     assert same(a.params, b.params)
 
 
+@pytest.mark.slow
 def test_equal_arguments_give_equal_results_on_any_number_of_threads(task, start):
     cohort = np.array([3, 1, 0])
     first = task.train(start, cohort, t=4, seed=2)
@@ -90,6 +94,7 @@ def test_equal_arguments_give_equal_results_on_any_number_of_threads(task, start
         assert same(averaged(task, start, first), averaged(other, start, again))
 
 
+@pytest.mark.slow
 def test_rounds_and_seeds_shuffle_anew(task, start):
     cohort = np.array([3])
     (first,) = task.train(start, cohort, t=1, seed=0)
@@ -99,6 +104,7 @@ def test_rounds_and_seeds_shuffle_anew(task, start):
     assert not same(start, task.init(1))
 
 
+@pytest.mark.slow
 def test_losses_and_sizes_are_the_clients_own(task, start):
     together = task.train(start, np.array([2, 0, 3]), t=1, seed=0)
     assert [update.samples for update in together] == [1, 3, 55]
@@ -119,6 +125,7 @@ def test_the_loss_of_a_client_is_the_mean_over_its_samples():
     np.testing.assert_allclose(losses, [(0 + 1 + 4 + 9) / 4, (16 + 25 + 36) / 3], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weighting", "share"), [("samples", [0.05, 0.95]), ("equal", [0.5, 0.5])])
 def test_the_average_is_weighted(weighting, share):
     task = images([np.arange(1), np.arange(1, 20)])
@@ -136,6 +143,7 @@ def test_shares():
         shares(np.array([1]), "loss")
 
 
+@pytest.mark.slow
 def test_dropout_drops_only_while_training():
     model = cnn((8, 8, 1), 3, dropout=0.5)
     params = model.init(np.random.default_rng(0))
@@ -147,6 +155,7 @@ def test_dropout_drops_only_while_training():
     assert np.array_equal(none.apply(params, x, key), model.apply(params, x, None))
 
 
+@pytest.mark.slow
 def test_dropout_keeps_the_mean():
     """E[dropped] = kept: over 400 masks the outputs average to those without, within 4 sd."""
     model = cnn((8, 8, 1), 3, dropout=0.25)
@@ -158,6 +167,7 @@ def test_dropout_keeps_the_mean():
     assert (np.abs(error) < 4 * drawn.std(0) / 20).all()
 
 
+@pytest.mark.slow
 def test_pixels_and_numbers_mean_the_same(task, start):
     floats = images(x=X / 255)
     (a,) = task.train(start, np.array([1]), t=1, seed=0)
@@ -173,6 +183,7 @@ def test_an_empty_cohort_changes_nothing(task, start):
     assert averaged(task, start, updates) is start
 
 
+@pytest.mark.slow
 def test_evaluation_counts_every_test_sample_once():
     """1,203 samples are neither a multiple of a batch nor of a core's share."""
     x, y = RNG.integers(0, 256, (1203, 8, 8), dtype=np.uint8), RNG.integers(0, 3, 1203)
@@ -209,6 +220,7 @@ def test_networks_have_the_stated_layers(build, size):
     assert found == [*wide, dense, 10]
 
 
+@pytest.mark.slow
 def test_vgg_learns_to_tell_two_colours_apart():
     x = np.zeros((32, 8, 8, 3), np.uint8)
     y = np.arange(32) % 2

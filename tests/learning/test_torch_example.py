@@ -5,6 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the example needs the extra torch")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def example(load_example):

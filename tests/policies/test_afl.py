@@ -50,6 +50,7 @@ def test_nine_tenths_are_drawn_by_value():
     assert abs(low / draws - 75 / 91) < 4 * np.sqrt(75 * 16 / 91**2 / draws)
 
 
+@pytest.mark.slow
 def test_values_weigh_as_the_exponential_says():
     # m = 1, drop 0, uniform 0: probabilities exp(0.5 v) / sum with v = 0, 1, 2
     policy, draws = AFL(drop=0.0, uniform=0.0, temperature=0.5), 20_000

@@ -114,6 +114,7 @@ def test_uniform_random_includes_everyone_equally():
     assert np.all(np.abs(hits / draws - expected) < 4 * sqrt(expected * (1 - expected) / draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[1, 2, 3, 4, 5, 6, 7, 8], [50, 1, 1, 2, 3, 3, 4, 40]])
 def test_weighted_random_has_the_promised_inclusion_probabilities(sizes):
     sizes, m, draws = np.array(sizes, dtype=float), 3, 20_000
@@ -131,6 +132,7 @@ def test_weighted_random_has_the_promised_inclusion_probabilities(sizes):
     assert np.all(np.abs(hits / draws - target) < margin)
 
 
+@pytest.mark.slow
 def test_drawing_one_after_another_would_miss_those_probabilities():
     """The margin above is tight enough to tell the methods apart."""
     sizes, m, draws = np.arange(1.0, 9.0), 3, 20_000

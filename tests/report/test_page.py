@@ -67,6 +67,7 @@ def test_markup_in_names_is_text(page):
     assert "&lt;img src=x onerror=alert(1)&gt;" in outside
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_a_browser_draws_the_page_without_errors(results, tmp_path):
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
@@ -107,6 +108,7 @@ def test_learned_speeds_by_hand(results):
     assert speeds.truth == pytest.approx(fleet.mean_speed(1))
 
 
+@pytest.mark.slow
 def test_the_page_shows_how_the_data_was_dealt(tmp_path):
     content = {
         "title": "uneven",

@@ -17,6 +17,7 @@ from bsfl.runs import run_scenario
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.scenario import parse_scenario
 
+pytestmark = pytest.mark.slow
 CONTENT = {
     "title": "cut",
     "rounds": 12,
@@ -110,7 +111,7 @@ def test_a_killed_training_run_ends_with_the_same_accuracy(tmp_path):
     script = (
         "import json, sys; from pathlib import Path\n"
         "from bsfl.runs import checkpoint\n"
-        "checkpoint.Checkpointed.__init__.__defaults__ = (0.2,)\n"
+        "checkpoint.Checkpointed.__init__.__defaults__ = (0.0,)\n"
         "from bsfl.runs.run import run_scenario\n"
         "from bsfl.scenario import parse_scenario\n"
         "scenario = parse_scenario(json.loads(sys.argv[1]), name='cut', file='x')\n"

@@ -80,6 +80,7 @@ def test_a_run_cut_anywhere_is_completed_to_the_same_bytes(finished, tmp_path, c
     assert contents(tmp_path) == contents(finished.folder)
 
 
+@pytest.mark.slow
 def test_parallel_runs_equal_serial_ones(finished, tmp_path):
     run_scenario(parse(), tmp_path, jobs=2)
     assert contents(tmp_path) == contents(finished.folder)
@@ -140,6 +141,7 @@ def test_one_seed_has_no_interval():
     assert one.as_json() == {"mean": 3.0, "low": None, "high": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path, jobs):
     """kill -9 a real `bsfl run`, the parent alone, several times; then let it finish."""
@@ -185,6 +187,7 @@ def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path
     assert contents(cut) == contents(whole)
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_wait_for_each_other(finished, tmp_path):
     (tmp_path / "study.toml").write_text(SMALL)
     command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", "1", "--out", "out"]
@@ -254,6 +257,7 @@ def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
     assert open_results(finished.folder).seeds == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

@@ -72,6 +72,7 @@ def test_the_model_is_evaluated_when_asked_and_at_the_end(finished):
     assert losses[-1] < 0.1 * losses[0], "it learns"
 
 
+@pytest.mark.slow
 def test_a_cut_run_ends_with_the_same_bytes(finished, tmp_path):
     run_scenario(scenario(), tmp_path, jobs=1)
     path = tmp_path / "runs" / "bsfl" / "seed-0001.records"
@@ -147,6 +148,7 @@ def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
         assert (seen.samples[in_time] == 112).all(), "2,240 points for 20 clients"
 
 
+@pytest.mark.slow
 def test_images_reach_a_target(tmp_path):
     images = scenario(
         dataset="fashion-mnist-small", learning_rate=0.05, batch_size=20, target_accuracy=0.3
@@ -174,6 +176,7 @@ policies = { bsfl = {}, random = {} }
 """
 
 
+@pytest.mark.slow
 def test_the_last_digits_do_not_depend_on_the_number_of_processes(tmp_path):
     (tmp_path / "images.toml").write_text(STUDY)
     free = {k: v for k, v in os.environ.items() if k != XLA_THREADS}

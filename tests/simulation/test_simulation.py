@@ -148,6 +148,7 @@ def test_nobody_available_is_a_round_too():
     assert records[0].short
 
 
+@pytest.mark.slow
 def test_bsfl_beats_random_and_comes_close_to_the_genie():
     world = fleet(40, seed=3)
     policies = {

@@ -71,6 +71,7 @@ def test_energies_are_kept_up_to_date(proposal):
         assert len(set(walk.inside)) == 7
 
 
+@pytest.mark.slow
 def test_temperature_is_delta_max_over_log():
     # Two clients, m = 1: from the better one (E = 1) the only neighbour is the worse one (E = 0)
     # and Delta_max = 1, so step i leaves with probability exp(-log(i + 1)) = 1 / (i + 1).

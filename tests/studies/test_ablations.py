@@ -67,6 +67,7 @@ def check_radius_figure(found):
         np.testing.assert_allclose(axes.lines[-1].get_ydata()[-1], last)
 
 
+@pytest.mark.slow
 def test_radius(study):
     rows, found = study("radius")
     assert len(rows) == 3 * 21, "five indices with four weights and random, on three fleets"
@@ -96,6 +97,7 @@ def test_radius(study):
     check_radius_figure(found)
 
 
+@pytest.mark.slow
 def test_drift(study):
     rows, found = study("drift")
     by = {row["policy"]: row for row in rows}
@@ -120,6 +122,7 @@ def test_drift(study):
     ] == steady
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["jitter", "cold-start"])
 def test_round_times_are_compared_with_random(study, name):
     rows, found = study(name)
@@ -137,6 +140,7 @@ def test_round_times_are_compared_with_random(study, name):
         assert by["random"]["over means"] is None
 
 
+@pytest.mark.slow
 def test_floor(study):
     rows, _ = study("floor")
     assert len(rows) == 4 * len(floor.FLOOR_FLEETS)

@@ -41,6 +41,7 @@ def test_alsa_edges_by_hand():
     assert named == {((0, 1), (0, 2)), ((0, 1), (1, 2))}
 
 
+@pytest.mark.slow
 def test_the_tournament_counts_wins_and_gaps():
     games = tournament(instances=30, steps=300, jobs=1)
     rows = games["proposals"]

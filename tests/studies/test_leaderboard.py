@@ -53,6 +53,7 @@ def board(scenario, tmp_path_factory):
     return json.loads(json.dumps(findings.numbers)), folder, findings
 
 
+@pytest.mark.slow
 def test_every_policy_has_every_column(board):
     made, folder, _ = board
     rows = made["scenarios"]["small"]["policies"]
@@ -65,6 +66,7 @@ def test_every_policy_has_every_column(board):
     assert json.loads((folder / "summary.json").read_text()) == made
 
 
+@pytest.mark.slow
 def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario):
     made, folder, _ = board
     trials = open_results(folder / "tuning" / "small")
@@ -82,6 +84,7 @@ def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario)
     )
 
 
+@pytest.mark.slow
 def test_accuracy_is_compared_at_equal_time(board):
     results = open_results(board[1] / "small")
     values = at_equal_times(results, "random", "test_accuracy")
@@ -91,6 +94,7 @@ def test_accuracy_is_compared_at_equal_time(board):
         assert value == seen["test_accuracy"][seen["clock_s"] <= min(ends)][-1]
 
 
+@pytest.mark.slow
 def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     made, folder, _ = board
     monkeypatch.setattr("bsfl.runs.run.run_one", None)
@@ -100,6 +104,7 @@ def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     assert BOARD.play(folder, Effort(jobs=1)).numbers == made
 
 
+@pytest.mark.slow
 def test_the_page_and_the_tables_show_it(board):
     made, folder, findings = board
     page = (folder / "report.html").read_text()
@@ -121,6 +126,7 @@ def test_the_page_and_the_tables_show_it(board):
     assert (folder / "report.md").read_text().count("| bsfl |") == 1
 
 
+@pytest.mark.slow
 def test_fronts_of_other_weights_or_settings_are_played_again(board, scenario, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     choices = [(label, alpha) for label in lb.FRONTS for alpha in lb.FRONT_ALPHAS]
@@ -132,6 +138,7 @@ def test_fronts_of_other_weights_or_settings_are_played_again(board, scenario, t
     assert lb.fronts(scenario, tmp_path, seeds=2, jobs=1) == points
 
 
+@pytest.mark.slow
 def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, scenario, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     for label in ("BSFL lognormal", "genie"):

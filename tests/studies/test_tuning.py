@@ -41,6 +41,7 @@ def test_the_quickest_that_keeps_the_floor_is_recommended():
     assert recommended(trials, 0.99).settings == {"alpha": 3}, "none does: the fairest"
 
 
+@pytest.mark.slow
 def test_trials_are_real(log_file):
     log = read_log(log_file)
     assert len(log.latencies) == 30
@@ -57,6 +58,7 @@ def test_trials_are_real(log_file):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", ["1", "2"])
 def test_the_command_writes_figure_and_numbers(log_file, tmp_path, seeds):
     command = ["tune", "--latencies", str(log_file), "--cohort-size", "3", "--rounds", "60"]

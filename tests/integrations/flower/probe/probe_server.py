@@ -30,7 +30,9 @@ def main(grid: Grid, context: Context) -> None:
             print(json.dumps(note), file=out, flush=True)
 
 
-def selected(policy: dict[str, object], cohort_size: int, **options: object) -> Selected:
+def selected(
+    policy: str, cohort_size: int, settings: dict[str, object] | None = None, **options: object
+) -> Selected:
     """Return FedAvg under a scheduler."""
-    scheduler = Scheduler(make_policy(**policy), cohort_size=cohort_size, seed=3)
+    scheduler = Scheduler(make_policy(policy, **settings or {}), cohort_size=cohort_size, seed=3)
     return Selected(FedAvg(fraction_evaluate=0.0), scheduler, **options)

@@ -305,7 +305,7 @@ def test_a_missing_extra_is_a_reason(known, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     known(fake_cifar(remote=(from_addresses(["http://127.0.0.1/x"]),))[0])
     with pytest.raises(
-        NoSource, match=r"pooch, which is not installed; run: pip install 'bsfl\[data\]'"
+        NoSource, match=r"pooch, which is not installed; run: pip install .*\[data\]'"
     ):
         get_dataset("cifar10")
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bsfl.extras import pip_line
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flower-app" / "flower_app"
 
 
@@ -24,5 +26,5 @@ def test_without_flower_the_pip_line_is_named():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (
         "bsfl.errors.MissingExtra: this needs flwr, which is not installed; "
-        "run: pip install 'bsfl[flower]'" in run.stderr
+        f"run: {pip_line('flower')}" in run.stderr
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bsfl import checks
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.records import NOBODY, IntArray, Roster
+from bsfl.records import NOBODY, FloatArray, IntArray, Roster
 
 ClientId = str | int
 
@@ -188,9 +188,7 @@ class ClientTable:
     def _n_features(self) -> int:
         return int(self._columns["features"].shape[1])
 
-    def _clean_features(
-        self, features: npt.ArrayLike | None, n_clients: int
-    ) -> npt.NDArray[np.float64] | None:
+    def _clean_features(self, features: npt.ArrayLike | None, n_clients: int) -> FloatArray | None:
         """Return features as [client, feature]; the first ones say how many there are."""
         if features is None:
             return None
@@ -287,7 +285,7 @@ def clean_id(client: ClientId) -> ClientId:
 
 def _clean_numbers(
     name: str, values: Sequence[float] | None, n_clients: int, high: float
-) -> npt.NDArray[np.float64] | None:
+) -> FloatArray | None:
     if values is None:
         return None
     numbers = checks.numbers(name, values) if n_clients else np.zeros(0)

@@ -21,6 +21,7 @@ from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry, check_settings
 
 Range = tuple[float, float]
+Images = npt.NDArray[np.uint8]
 
 NOISE_AT_QUALITY_0 = 0.25
 """Standard deviation of the noise in an image of quality 0, whose pixels run from 0 to 1."""
@@ -194,7 +195,7 @@ def with_quality(split: Split, rng: Rng, *, quality: Range) -> Split:
     return replace(split, quality=rng.uniform(low, high, split.n_clients))
 
 
-def add_noise(images: npt.NDArray[np.uint8], quality: float, rng: Rng) -> npt.NDArray[np.uint8]:
+def add_noise(images: Images, quality: float, rng: Rng) -> Images:
     """Return images with Gaussian noise of standard deviation (1 - quality) / 4 of full range."""
     sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - checks.between("quality", quality, 0.0, 1.0))
     if sd == 0.0:
@@ -203,9 +204,7 @@ def add_noise(images: npt.NDArray[np.uint8], quality: float, rng: Rng) -> npt.ND
     return np.clip(np.rint(images + np.float32(sd) * noise), 0, 255).astype(np.uint8)
 
 
-def client_images(
-    split: Split, images: npt.NDArray[np.uint8], client: int, *, seed: int
-) -> npt.NDArray[np.uint8]:
+def client_images(split: Split, images: Images, client: int, *, seed: int) -> Images:
     """Return the images of one client as it sees them, always the same for a seed."""
     rng = stream(seed, "image-noise", client)
     return add_noise(images[split.of(client)], float(split.quality[client]), rng)

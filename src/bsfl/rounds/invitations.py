@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.records import LATENCY_RANGE
-from bsfl.rounds.clock import Clock
+from bsfl.rounds.plan import Clock
 
 Token = TypeVar("Token", bound=Hashable)
 """What an answer is recognised by: the id of a message, a future, whatever the caller likes."""

@@ -6,9 +6,8 @@ from typing import Any, Generic
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.records import Observation, Outcome
-from bsfl.rounds.clock import SYSTEM, Clock, pause_s
 from bsfl.rounds.invitations import Invitation, Invitations, Token
-from bsfl.rounds.plan import RoundPlan
+from bsfl.rounds.plan import SYSTEM, Clock, RoundPlan, pause_s
 from bsfl.rounds.round import ClosedRound, Round
 from bsfl.scheduler import Scheduler
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from bsfl.errors import DataError, MissingExtra, NoSource, UnreadableData
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
-from bsfl.learning.datasets.dataset import Dataset
-from bsfl.learning.datasets.npz import write_npz
+from bsfl.learning.datasets.dataset import Dataset, write_npz
 from bsfl.learning.datasets.sources import (
     ENVIRONMENT,
     Source,

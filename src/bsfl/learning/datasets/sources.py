@@ -64,9 +64,8 @@ def named_folder(data_dir: Path | None) -> Path | None:
 
 def cache_folder() -> Path:
     """Return the user's cache folder for data sets."""
-    return (
-        Path(optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False)) / "datasets"
-    )
+    folder = optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False)
+    return Path(folder) / "datasets"
 
 
 def from_folder(name: str, folder: Path | Callable[[], Path]) -> Source:

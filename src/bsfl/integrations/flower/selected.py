@@ -149,7 +149,9 @@ class Selected(Strategy):
     ) -> Iterable[Message]:
         """Choose the round's clients and let the wrapped strategy write their messages."""
         strategy, nodes = self.strategy, self._started().choose()
-        with _lent(strategy, _everybody(strategy, len(nodes))):
+        n = len(nodes)  # of which it shall sample all, if it samples
+        wanted = {"fraction_train": 1.0, "min_train_nodes": n, "min_available_nodes": n}
+        with _lent(strategy, {name: wanted[name] for name in wanted if hasattr(strategy, name)}):
             write, cohort = type(strategy).configure_train, CohortGrid(grid, nodes)
             messages = list(write(strategy, server_round, arrays, config, cohort))
         addressed = sorted(message.metadata.dst_node_id for message in messages)
@@ -241,12 +243,6 @@ def _lent(strategy: Strategy, attributes: dict[str, Any]) -> Iterator[None]:
         for name in attributes:
             del mine[name]
         mine.update(before)
-
-
-def _everybody(strategy: Strategy, n_nodes: int) -> dict[str, Any]:
-    """Return the settings under which a strategy samples all nodes it sees, if it has such."""
-    wanted = {"fraction_train": 1.0, "min_train_nodes": n_nodes, "min_available_nodes": n_nodes}
-    return {name: value for name, value in wanted.items() if hasattr(strategy, name)}
 
 
 def _restored(scheduler: Scheduler, path: Path | None) -> Scheduler:

@@ -21,6 +21,8 @@ from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry, check_settings
 
 Range = tuple[float, float]
+Labels = npt.ArrayLike
+"""The label of every sample, a whole number."""
 Images = npt.NDArray[np.uint8]
 
 NOISE_AT_QUALITY_0 = 0.25
@@ -76,17 +78,11 @@ class Split:
         return float(np.abs(own - everyone).sum(axis=1).mean() / 2)
 
     def of(self, client: int) -> IntArray:
-        """Return the samples of one client."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
 
 def iid(
-    labels: npt.ArrayLike,
-    n_clients: int,
-    rng: Rng,
-    *,
-    samples: int | None = None,
-    reuse: bool = False,
+    labels: Labels, n_clients: int, rng: Rng, *, samples: int | None = None, reuse: bool = False
 ) -> Split:
     """Return clients of equal size that hold every label equally often, up to one sample.
 
@@ -115,7 +111,7 @@ def iid(
 
 
 def dirichlet(
-    labels: npt.ArrayLike, n_clients: int, rng: Rng, *, alpha: float, size_sigma: float = 0.0
+    labels: Labels, n_clients: int, rng: Rng, *, alpha: float, size_sigma: float = 0.0
 ) -> Split:
     """Return clients whose shares of the labels are Dirichlet: the smaller alpha, the fewer labels.
 
@@ -142,7 +138,7 @@ def dirichlet(
     return _split(y, [np.concatenate(pieces) for pieces in zip(*shares, strict=True)])
 
 
-def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
+def shards(labels: Labels, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
     """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
 
     The K s shards have equal sizes, up to one sample. A shard may reach over the border between
@@ -161,7 +157,7 @@ def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client
     return _split(y, [np.concatenate([pieces[i] for i in hand]) for hand in hands])
 
 
-def quantity(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, sigma: float = 1.0) -> Split:
+def quantity(labels: Labels, n_clients: int, rng: Rng, *, sigma: float = 1.0) -> Split:
     """Return clients of lognormal size with labels at random.
 
     Sizes are one sample and a share of the rest that is proportional to exp(sigma N(0, 1)).
@@ -210,7 +206,7 @@ def client_images(split: Split, images: Images, client: int, *, seed: int) -> Im
     return add_noise(images[split.of(client)], float(split.quality[client]), rng)
 
 
-def _labels(labels: npt.ArrayLike, n_clients: int) -> IntArray:
+def _labels(labels: Labels, n_clients: int) -> IntArray:
     """Return the labels as whole numbers, enough for everyone."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "iu" or (len(array) and array.min() < 0):
@@ -295,7 +291,7 @@ SPLITS: Registry[Callable[..., Split]] = Registry(
 
 def make_split(
     name: str,
-    labels: npt.ArrayLike,
+    labels: Labels,
     n_clients: int,
     *,
     seed: int,

@@ -79,7 +79,6 @@ class Local:
         self.rule()
 
     def rule(self) -> optax.GradientTransformation:
-        """Return the optimizer."""
         return optimizer(self.optimizer, learning_rate=self.learning_rate, momentum=self.momentum)
 
 

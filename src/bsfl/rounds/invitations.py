@@ -62,7 +62,6 @@ class Invitations(Generic[Token]):
         return max((invitation.expires_at for invitation in self._open.values()), default=-math.inf)
 
     def open(self, token: Token, invitation: Invitation) -> None:
-        """Book an invitation that went out."""
         if token in self._open:
             raise InvalidInput(f"a token must be new, got {token!r}, which is waited for already")
         self._open[token] = invitation

@@ -63,7 +63,6 @@ class RoundPlan:
         return min(self.deadline_s or math.inf, timeout_s or math.inf, self.longest_s)
 
     def expiry_s(self, timeout_s: float | None = None) -> float:
-        """Return after how many seconds an invitation expires."""
         due_s = self.due_s(timeout_s)
         return max(self.lifetime_s or 2.0 * due_s, due_s)
 

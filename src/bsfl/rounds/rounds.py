@@ -124,7 +124,6 @@ class Rounds(Generic[Token]):
 
     @property
     def waited_s(self) -> float:
-        """Seconds since the round began."""
         return self.clock.monotonic() - self._started_at
 
     def close(self) -> ClosedRound:

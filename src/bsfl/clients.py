@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bsfl import checks
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.records import NOBODY, IntArray, Roster
+from bsfl.records import NOBODY, FloatArray, IntArray, Roster
 
 ClientId = str | int
 
@@ -60,7 +60,6 @@ class ClientTable:
         return self._columns[name][: len(self.ids)]
 
     def index_of(self, client: ClientId) -> int:
-        """Return the index of a client that was met before."""
         index = self._index.get(clean_id(client))
         if index is None:
             raise UnknownClient(f"unknown client {client!r}; it never joined the fleet")
@@ -124,7 +123,6 @@ class ClientTable:
         self._roster = None
 
     def leave(self, clients: Iterable[ClientId], *, t: int) -> None:
-        """Take clients out of the fleet from round t on; what is known of them is kept."""
         where = np.array([self.index_of(client) for client in self.clean(clients)], dtype=np.int64)
         gone = where[self.column("member")[where]]
         self.column("member")[gone] = False
@@ -133,7 +131,6 @@ class ClientTable:
         self._roster = None
 
     def members(self) -> IntArray:
-        """Return the indices of all members, sorted."""
         return np.flatnonzero(self.column("member"))
 
     def require(self, n_needed: int, n_joining: int = 0) -> None:
@@ -188,9 +185,7 @@ class ClientTable:
     def _n_features(self) -> int:
         return int(self._columns["features"].shape[1])
 
-    def _clean_features(
-        self, features: npt.ArrayLike | None, n_clients: int
-    ) -> npt.NDArray[np.float64] | None:
+    def _clean_features(self, features: npt.ArrayLike | None, n_clients: int) -> FloatArray | None:
         """Return features as [client, feature]; the first ones say how many there are."""
         if features is None:
             return None
@@ -236,7 +231,6 @@ class ClientTable:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> "ClientTable":
-        """Return the table that `to_arrays` described."""
         table = cls()
         if "ids" in arrays:
             table.ids = arrays["ids"].tolist()
@@ -287,7 +281,7 @@ def clean_id(client: ClientId) -> ClientId:
 
 def _clean_numbers(
     name: str, values: Sequence[float] | None, n_clients: int, high: float
-) -> npt.NDArray[np.float64] | None:
+) -> FloatArray | None:
     if values is None:
         return None
     numbers = checks.numbers(name, values) if n_clients else np.zeros(0)

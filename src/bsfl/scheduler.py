@@ -106,12 +106,8 @@ class Scheduler:
         features: Sequence[float] | None = None,
     ) -> None:
         """Add one client to the fleet, or update what is known of it."""
-        self.join(
-            [client],
-            samples=None if samples is None else [samples],
-            quality=None if quality is None else [quality],
-            features=None if features is None else [features],
-        )
+        told: dict[str, Any] = {"samples": samples, "quality": quality, "features": features}
+        self.join([client], **{name: [it] for name, it in told.items() if it is not None})
 
     def leave(self, clients: Iterable[ClientId]) -> None:
         """Take clients out of the fleet. What was learned is kept for their return."""

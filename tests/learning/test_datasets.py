@@ -20,9 +20,8 @@ from fake_data import (
 
 from bsfl.errors import InvalidInput, NoSource, UnreadableData
 from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset, where_is
-from bsfl.learning.datasets.dataset import PARTS
+from bsfl.learning.datasets.dataset import PARTS, read_npz, write_npz
 from bsfl.learning.datasets.load import obtain
-from bsfl.learning.datasets.npz import read_npz, write_npz
 from bsfl.learning.datasets.sources import from_folder
 
 

@@ -18,7 +18,7 @@ from bsfl.simulation import (
     regret_bound,
     simulate,
 )
-from bsfl.simulation.clock import run_round
+from bsfl.simulation.simulate import run_round
 from bsfl.solvers import energy, solve_exhaustive
 
 

@@ -74,7 +74,9 @@ def learn(
     if not len(clients):
         return
     if not len(state.pooled):
-        _start(state)
+        (between, guess), (within, noise) = FIRST_GUESS
+        state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
+        state.pooled = np.array([between * guess, between, within * noise, within])
     if roster is not None and roster.features is not None and not len(state.centre):
         _meet_features(state, roster.features)
     new = stats.answers == 0
@@ -117,20 +119,12 @@ def judge(
 
 def design(state: Population, clients: IntArray, roster: Roster | None) -> FloatArray:
     """Return a 1 and the standardised features of clients; an unknown feature is average."""
-    x = np.ones((len(clients), 1 + len(state.centre)))
-    if len(state.centre):
-        known = None if roster is None else roster.features
-        if known is not None and known.shape[1] == len(state.centre):
-            x[:, 1:] = np.nan_to_num((known[clients] - state.centre) / state.scale)
-        else:
-            x[:, 1:] = 0.0
+    x = np.zeros((len(clients), 1 + len(state.centre)))
+    x[:, 0] = 1.0
+    known = None if roster is None else roster.features
+    if len(state.centre) and known is not None and known.shape[1] == len(state.centre):
+        x[:, 1:] = np.nan_to_num((known[clients] - state.centre) / state.scale)
     return x
-
-
-def _start(state: Population) -> None:
-    state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
-    (between, guess), (within, noise) = FIRST_GUESS
-    state.pooled = np.array([between * guess, between, within * noise, within])
 
 
 def _meet_features(state: Population, features: FloatArray) -> None:

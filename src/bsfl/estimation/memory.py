@@ -113,12 +113,8 @@ class Discounted:
 
     def recall(self, state: FadingState, clients: IntArray, t: int) -> ClientStats:
         faded = self._faded(state, clients, t)
-        return ClientStats(
-            pick(state.observed, clients),
-            state.weight[clients] * faded,
-            state.mean[clients],
-            state.spread[clients] * faded,
-        )
+        count, spread = state.weight[clients] * faded, state.spread[clients] * faded
+        return ClientStats(pick(state.observed, clients), count, state.mean[clients], spread)
 
     def rounds(self, t: int) -> float:
         """Return 1 + gamma + ... + gamma^(t - 1)."""
@@ -168,12 +164,11 @@ class Windowed:
     def add(self, state: WindowState, clients: IntArray, t: int, values: FloatArray) -> None:
         age = self._block(t) - state.block[clients]
         stale, gone = clients[age >= 1], clients[age >= 2]
-        state.older_count[stale] = state.recent[stale]
-        state.older_mean[stale] = state.mean[stale]
-        state.older_spread[stale] = state.spread[stale]
+        recent = state.recent, state.mean, state.spread
+        older = state.older_count, state.older_mean, state.older_spread
+        for now, before in zip(recent, older, strict=True):
+            before[stale], now[stale] = now[stale], 0.0
         state.older_count[gone] = state.older_spread[gone] = 0.0
-        for array in (state.recent, state.mean, state.spread):
-            array[stale] = 0.0
         state.block[stale] = self._block(t)
         state.observed[clients] += 1
         _extend(state, state.recent, clients, values)
@@ -185,14 +180,11 @@ class Windowed:
         count = recent + older
         part = older / np.maximum(count, 1e-300)
         gap = state.older_mean[clients] - state.mean[clients]
-        return ClientStats(
-            pick(state.observed, clients),
-            count,
-            state.mean[clients] + part * gap,
-            np.where(age <= 1, state.spread[clients], 0.0)
-            + np.where(age <= 0, state.older_spread[clients], 0.0)
-            + recent * part * gap**2,
-        )
+        mean = state.mean[clients] + part * gap
+        spread = np.where(age <= 1, state.spread[clients], 0.0)
+        spread += np.where(age <= 0, state.older_spread[clients], 0.0)
+        spread += recent * part * gap**2
+        return ClientStats(pick(state.observed, clients), count, mean, spread)
 
     def rounds(self, t: int) -> float:
         return float(min(t, self.window))

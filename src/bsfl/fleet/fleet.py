@@ -66,7 +66,6 @@ class Fleet:
         return np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
 
     def available(self, t: int) -> IntArray:
-        """Return the clients that can be reached in round t."""
         rng = stream(self.seed, "availability", t)
         return np.flatnonzero(self.availability.reachable(t, self.n_clients, rng))
 

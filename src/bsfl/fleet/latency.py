@@ -185,7 +185,6 @@ class Scaled(Changed):
         return (min(max(0, t - self.at + 1), max(1, self.ramp)), *self.base.phase(t))
 
     def factor_in(self, t: int) -> FloatArray:
-        """Return the factor that holds in round t."""
         return np.power(self.factor, self.phase(t)[0] / max(1, self.ramp))
 
 

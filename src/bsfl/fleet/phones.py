@@ -24,17 +24,12 @@ LOG_KBPS = (
 TRAINING_OVER_INFERENCE = 3.0
 """One training step costs about three forward passes."""
 
-Samples = float | FloatArray
+Sizes = float | FloatArray
 """How many each client trains on: all the same, or one number for each."""
 
 
 def phones(
-    n_clients: int,
-    rng: Rng,
-    *,
-    samples: Samples = 120,
-    model_bytes: float = 1e6,
-    jitter: float = 0.2,
+    n_clients: int, rng: Rng, *, samples: Sizes = 120, model_bytes: float = 1e6, jitter: float = 0.2
 ) -> Latencies:
     """Return a fleet of phones with real computing power and bandwidth.
 
@@ -66,7 +61,7 @@ def phone_features(n_clients: int, rng: Rng, noise_rng: Rng, *, noise: float) ->
 
 
 def phone_latencies(
-    compute_ms: FloatArray, kbps: FloatArray, *, samples: Samples, model_bytes: float, jitter: float
+    compute_ms: FloatArray, kbps: FloatArray, *, samples: Sizes, model_bytes: float, jitter: float
 ) -> Latencies:
     """Return 3 n E / 1000 + 16 B / 1000 / kbps seconds, times lognormal jitter.
 

@@ -22,6 +22,8 @@ from bsfl.fleet.traces import trace
 from bsfl.records import BoolArray, Rng
 from bsfl.registry import Registry
 
+Range = tuple[float, float]
+
 
 def authors_bimodal(n_clients: int, rng: Rng, *, slow_share: float = 0.1) -> Latencies:
     """Return the authors' earlier setting: a few clients ten times slower than the rest.
@@ -71,11 +73,7 @@ def lognormal_population(
 
 
 def exponential_population(
-    n_clients: int,
-    rng: Rng,
-    *,
-    shift: tuple[float, float] = (1.0, 10.0),
-    scale: tuple[float, float] = (0.5, 5.0),
+    n_clients: int, rng: Rng, *, shift: Range = (1.0, 10.0), scale: Range = (0.5, 5.0)
 ) -> Latencies:
     """Return shift + Exp(scale) with both uniform in a range, seconds."""
     for name, bounds in (("shift", shift), ("scale", scale)):
@@ -85,7 +83,7 @@ def exponential_population(
 
 
 def equal_means(
-    n_clients: int, rng: Rng, *, mean_s: float = 10.0, sigmas: tuple[float, float] = (0.05, 0.6)
+    n_clients: int, rng: Rng, *, mean_s: float = 10.0, sigmas: Range = (0.05, 0.6)
 ) -> Latencies:
     """Return clients with the same mean speed E[1/tau], half of them steady and half jittery.
 

@@ -21,6 +21,9 @@ from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry, check_settings
 
 Range = tuple[float, float]
+Labels = npt.ArrayLike
+"""The label of every sample, a whole number."""
+Images = npt.NDArray[np.uint8]
 
 NOISE_AT_QUALITY_0 = 0.25
 """Standard deviation of the noise in an image of quality 0, whose pixels run from 0 to 1."""
@@ -75,17 +78,11 @@ class Split:
         return float(np.abs(own - everyone).sum(axis=1).mean() / 2)
 
     def of(self, client: int) -> IntArray:
-        """Return the samples of one client."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
 
 def iid(
-    labels: npt.ArrayLike,
-    n_clients: int,
-    rng: Rng,
-    *,
-    samples: int | None = None,
-    reuse: bool = False,
+    labels: Labels, n_clients: int, rng: Rng, *, samples: int | None = None, reuse: bool = False
 ) -> Split:
     """Return clients of equal size that hold every label equally often, up to one sample.
 
@@ -114,7 +111,7 @@ def iid(
 
 
 def dirichlet(
-    labels: npt.ArrayLike, n_clients: int, rng: Rng, *, alpha: float, size_sigma: float = 0.0
+    labels: Labels, n_clients: int, rng: Rng, *, alpha: float, size_sigma: float = 0.0
 ) -> Split:
     """Return clients whose shares of the labels are Dirichlet: the smaller alpha, the fewer labels.
 
@@ -141,7 +138,7 @@ def dirichlet(
     return _split(y, [np.concatenate(pieces) for pieces in zip(*shares, strict=True)])
 
 
-def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
+def shards(labels: Labels, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Split:
     """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
 
     The K s shards have equal sizes, up to one sample. A shard may reach over the border between
@@ -160,7 +157,7 @@ def shards(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, shards_per_client
     return _split(y, [np.concatenate([pieces[i] for i in hand]) for hand in hands])
 
 
-def quantity(labels: npt.ArrayLike, n_clients: int, rng: Rng, *, sigma: float = 1.0) -> Split:
+def quantity(labels: Labels, n_clients: int, rng: Rng, *, sigma: float = 1.0) -> Split:
     """Return clients of lognormal size with labels at random.
 
     Sizes are one sample and a share of the rest that is proportional to exp(sigma N(0, 1)).
@@ -194,7 +191,7 @@ def with_quality(split: Split, rng: Rng, *, quality: Range) -> Split:
     return replace(split, quality=rng.uniform(low, high, split.n_clients))
 
 
-def add_noise(images: npt.NDArray[np.uint8], quality: float, rng: Rng) -> npt.NDArray[np.uint8]:
+def add_noise(images: Images, quality: float, rng: Rng) -> Images:
     """Return images with Gaussian noise of standard deviation (1 - quality) / 4 of full range."""
     sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - checks.between("quality", quality, 0.0, 1.0))
     if sd == 0.0:
@@ -203,15 +200,13 @@ def add_noise(images: npt.NDArray[np.uint8], quality: float, rng: Rng) -> npt.ND
     return np.clip(np.rint(images + np.float32(sd) * noise), 0, 255).astype(np.uint8)
 
 
-def client_images(
-    split: Split, images: npt.NDArray[np.uint8], client: int, *, seed: int
-) -> npt.NDArray[np.uint8]:
+def client_images(split: Split, images: Images, client: int, *, seed: int) -> Images:
     """Return the images of one client as it sees them, always the same for a seed."""
     rng = stream(seed, "image-noise", client)
     return add_noise(images[split.of(client)], float(split.quality[client]), rng)
 
 
-def _labels(labels: npt.ArrayLike, n_clients: int) -> IntArray:
+def _labels(labels: Labels, n_clients: int) -> IntArray:
     """Return the labels as whole numbers, enough for everyone."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "iu" or (len(array) and array.min() < 0):
@@ -296,7 +291,7 @@ SPLITS: Registry[Callable[..., Split]] = Registry(
 
 def make_split(
     name: str,
-    labels: npt.ArrayLike,
+    labels: Labels,
     n_clients: int,
     *,
     seed: int,

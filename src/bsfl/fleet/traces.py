@@ -14,7 +14,7 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import Latencies, Recorded
-from bsfl.fleet.phones import Samples, phone_latencies
+from bsfl.fleet.phones import Sizes, phone_latencies
 from bsfl.records import LATENCY_RANGE, FloatArray, Rng
 
 LATENCY = ("latency_s",)
@@ -26,7 +26,7 @@ def trace(
     rng: Rng,
     *,
     path: str = "",
-    samples: Samples = 120,
+    samples: Sizes = 120,
     model_bytes: float = 1e6,
     jitter: float = 0.2,
 ) -> Latencies:

@@ -124,8 +124,7 @@ def compile_evaluation(
 
         start = jnp.zeros(()), jnp.zeros(n_labels or 0, jnp.int32)
         n_batches = (last - first + batch_size - 1) // batch_size
-        sums: tuple[Array, Array] = lax.fori_loop(0, n_batches, batch, start)
-        return sums
+        return lax.fori_loop(0, n_batches, batch, start)  # type: ignore[no-any-return]
 
     return _compiled(evaluate)
 
@@ -138,8 +137,7 @@ def as_float(x: Array) -> Array:
 @jax.jit
 def weighted_sum(total: Layers, params: Layers, share: Array) -> Layers:
     """Return total + share * params."""
-    added: Layers = jax.tree.map(lambda a, b: a + share * b, total, params)
-    return added
+    return jax.tree.map(lambda a, b: a + share * b, total, params)  # type: ignore[no-any-return]
 
 
 def on_every_core(

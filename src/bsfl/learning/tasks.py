@@ -79,7 +79,6 @@ class Local:
         self.rule()
 
     def rule(self) -> optax.GradientTransformation:
-        """Return the optimizer."""
         return optimizer(self.optimizer, learning_rate=self.learning_rate, momentum=self.momentum)
 
 
@@ -228,9 +227,8 @@ def image_task(
     if n_labels is not None and checks.natural("n_labels", n_labels) < known:
         raise InvalidInput(f"n_labels must be at least {known} for these labels, got {n_labels}")
     count = n_labels or known
-    learner = _image_learner(
-        network, x.shape[1:], count, size, checks.finite("dropout", dropout), local
-    )
+    dropout = checks.finite("dropout", dropout)
+    learner = _image_learner(network, x.shape[1:], count, size, dropout, local)
     return _task(learner, (x, y), (x_test, y_test), clients, local, count)
 
 

@@ -38,9 +38,8 @@ class CsUcb:
 
     def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         clients, m = context.available, context.cohort_size
-        radius = hoeffding_radius(
-            state.selected[clients], t=context.t, scale=self.exploration * (m + 1)
-        )
+        scale = self.exploration * (m + 1)
+        radius = hoeffding_radius(state.selected[clients], t=context.t, scale=scale)
         return clients[top_m(state.mean[clients] + radius, m, rng)]
 
     def observe(self, state: Averages, context: RoundContext, report: Report) -> None:

@@ -51,13 +51,9 @@ class FedCS:
     def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         n_asked = len(context.available) if self.candidates is None else self.candidates
         clients = rng.permutation(context.available)[:n_asked]
-        chosen = greedy_cohort(
-            self.latencies(state, clients),
-            np.zeros(len(clients)) if self.upload_s is None else self.upload_s[clients],
-            m=context.cohort_size,
-            deadline_s=self.tau_max,
-        )
-        return np.sort(clients[chosen])
+        update_s, m = self.latencies(state, clients), context.cohort_size
+        upload_s = np.zeros(len(clients)) if self.upload_s is None else self.upload_s[clients]
+        return np.sort(clients[greedy_cohort(update_s, upload_s, m=m, deadline_s=self.tau_max)])
 
     def observe(self, state: Averages, context: RoundContext, report: Report) -> None:
         """Update counts and mean latencies, kept as 1 - tau / tau_max so that silence is slow."""

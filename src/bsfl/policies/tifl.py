@@ -131,7 +131,6 @@ class TiFL:
         return np.partition(latency, places)[places]
 
     def tiers_of(self, state: TiflState, clients: IntArray, bound_s: FloatArray) -> IntArray:
-        """Return the tier that the mean latency of each client belongs to."""
         return np.searchsorted(bound_s, self.latencies(state, clients), side="right")
 
     def latencies(self, state: TiflState, clients: IntArray) -> FloatArray:

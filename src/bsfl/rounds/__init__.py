@@ -1,8 +1,7 @@
 """How a round is opened, followed and closed; knows neither a framework nor the simulator."""
 
-from bsfl.rounds.clock import SYSTEM, Clock, pause_s
 from bsfl.rounds.invitations import Invitation, Invitations
-from bsfl.rounds.plan import RoundPlan
+from bsfl.rounds.plan import SYSTEM, Clock, RoundPlan, pause_s
 from bsfl.rounds.round import ClosedRound, Round
 from bsfl.rounds.rounds import Rounds
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.records import LATENCY_RANGE
-from bsfl.rounds.clock import Clock
+from bsfl.rounds.plan import Clock
 
 Token = TypeVar("Token", bound=Hashable)
 """What an answer is recognised by: the id of a message, a future, whatever the caller likes."""
@@ -62,7 +62,6 @@ class Invitations(Generic[Token]):
         return max((invitation.expires_at for invitation in self._open.values()), default=-math.inf)
 
     def open(self, token: Token, invitation: Invitation) -> None:
-        """Book an invitation that went out."""
         if token in self._open:
             raise InvalidInput(f"a token must be new, got {token!r}, which is waited for already")
         self._open[token] = invitation

@@ -1,7 +1,12 @@
-"""How many are invited to a round and how long it waits: numbers that are checked once."""
+"""How many are invited to a round, how long it waits, and on which clock.
+
+Time is monotonic, on the server alone.
+"""
 
 import math
+import time
 from dataclasses import dataclass
+from typing import Protocol
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
@@ -58,10 +63,42 @@ class RoundPlan:
         return min(self.deadline_s or math.inf, timeout_s or math.inf, self.longest_s)
 
     def expiry_s(self, timeout_s: float | None = None) -> float:
-        """Return after how many seconds an invitation expires."""
         due_s = self.due_s(timeout_s)
         return max(self.lifetime_s or 2.0 * due_s, due_s)
 
     def limit_s(self, timeout_s: float | None = None) -> float:
         """Return after how many seconds a round is given up, even without its quorum."""
         return min(self.expiry_s(timeout_s), timeout_s or math.inf)
+
+
+class Clock(Protocol):
+    """Anything that tells the time and can wait."""
+
+    def monotonic(self) -> float:
+        """Return seconds since some fixed moment."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+
+
+SYSTEM: Clock = time
+"""The clock of this machine."""
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+A_MOMENT_S = 0.001
+
+
+def pause_s(waited_s: float, until: float = math.inf) -> float:
+    """Return how long to wait before asking again: 2 % of the wait so far, within limits.
+
+    What is measured by asking is then at most 2 % or a tenth of a second too long (Flower asks as
+    often in simulation), and a long wait costs few questions. `until` is a moment of the wait that
+    is not to be missed.
+
+    >>> pause_s(0.0), pause_s(10.0), pause_s(600.0), pause_s(4.75, until=5.0)
+    (0.1, 0.2, 1.0, 0.1)
+    >>> pause_s(600.0, until=600.25), pause_s(600.0, until=500.0)
+    (0.25, 1.0)
+    """
+    pause = min(max(0.02 * waited_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+    return min(pause, max(until - waited_s, A_MOMENT_S)) if waited_s < until else pause

@@ -6,9 +6,8 @@ from typing import Any, Generic
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.records import Observation, Outcome
-from bsfl.rounds.clock import SYSTEM, Clock, pause_s
 from bsfl.rounds.invitations import Invitation, Invitations, Token
-from bsfl.rounds.plan import RoundPlan
+from bsfl.rounds.plan import SYSTEM, Clock, RoundPlan, pause_s
 from bsfl.rounds.round import ClosedRound, Round
 from bsfl.scheduler import Scheduler
 
@@ -77,14 +76,10 @@ class Rounds(Generic[Token]):
         if at is not None:
             self._started_at = at
         self._round = Round(self.plan, self._cohort, timeout_s)
+        start = self._started_at
+        due, end = start + self.plan.due_s(timeout_s), start + self.plan.expiry_s(timeout_s)
         self._invited = {
-            client: Invitation(
-                client=client,
-                sent_at=self._started_at,
-                due_at=self._started_at + self.plan.due_s(timeout_s),
-                expires_at=self._started_at + self.plan.expiry_s(timeout_s),
-            )
-            for client in tokens
+            k: Invitation(client=k, sent_at=start, due_at=due, expires_at=end) for k in tokens
         }
         for client, token in tokens.items():
             self.invitations.open(token, self._invited[client])
@@ -121,7 +116,6 @@ class Rounds(Generic[Token]):
         self._tell([*told, *((one, self._after_waiting(one, "timeout")) for one in late)])
 
     def is_over(self) -> bool:
-        """Return whether the round has all it can get, or has waited long enough."""
         return self._running.is_over(self.waited_s)
 
     def pause_s(self) -> float:
@@ -130,7 +124,6 @@ class Rounds(Generic[Token]):
 
     @property
     def waited_s(self) -> float:
-        """Seconds since the round began."""
         return self.clock.monotonic() - self._started_at
 
     def close(self) -> ClosedRound:

@@ -1,6 +1,6 @@
 """From the settings in a scenario file to a task: data, how it is dealt, and what is trained."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -82,14 +82,8 @@ class LearningSpec:
         from bsfl.learning.tasks import Local, image_task, linear_task
 
         clients = [split.of(k) for k in range(split.n_clients)]
-        local = Local(
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            optimizer=self.optimizer,  # type: ignore[arg-type]
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            workers=workers,
-        )
+        own = {one.name for one in fields(self)} & {one.name for one in fields(Local)}
+        local = Local(workers=workers, **{name: getattr(self, name) for name in own})
         if self.dataset == LINEAR:
             (x, y), test = linear_data(seed)
             return linear_task((x, _noisy_targets(y, split, seed)), test, clients, local)

@@ -268,9 +268,7 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         _known_keys(table.get("failures", {}), ("probability",))
     with at(f"{file} [fleet]"):
         return FleetSpec(
-            n_clients=table["n_clients"],
-            tau_min=table["tau_min"],
-            tau_max=table["tau_max"],
+            **{key: table[key] for key in required if key != "latency"},
             population=population,
             population_settings=settings,
             failures=table.get("failures", {}).get("probability", 0.0),

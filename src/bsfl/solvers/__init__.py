@@ -36,16 +36,13 @@ class Solver(Protocol):
         """Return m distinct indices."""
 
 
+_anneal = partial(solve_annealing, steps=ANNEALING_STEPS)
+
 SOLVERS: Registry[Solver] = Registry(
     "solver",
     {
         "exact": lambda u, g, m, alpha, rng: solve_exact(u, g, m, alpha),
         "exhaustive": lambda u, g, m, alpha, rng: solve_exhaustive(u, g, m, alpha),
-        **{
-            f"annealing-{proposal}": partial(
-                solve_annealing, steps=ANNEALING_STEPS, proposal=proposal
-            )
-            for proposal in PROPOSALS
-        },
+        **{f"annealing-{name}": partial(_anneal, proposal=name) for name in PROPOSALS},
     },
 )

@@ -93,12 +93,11 @@ class _LazyHeap:
     """
 
     def __init__(self, values: FloatArray, members: list[int], is_member: bytearray) -> None:
-        self.by_rank: list[int] = np.argsort(values, kind="stable").tolist()
-        self.rank = [0] * len(values)
-        for position, client in enumerate(self.by_rank):
-            self.rank[client] = position
+        order = np.argsort(values, kind="stable")
+        self.by_rank: list[int] = order.tolist()
+        self.rank: list[int] = np.argsort(order).tolist()  # the inverse of a permutation
         self.is_member = is_member
-        self.heap = [self.rank[client] for client in members]
+        self.heap: list[int] = [self.rank[client] for client in members]
         heapify(self.heap)
 
     def add(self, client: int) -> None:

@@ -4,7 +4,6 @@
 """
 
 import logging
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 
 from flwr.app import DEFAULT_TTL, Message, MetricRecord
@@ -122,7 +121,8 @@ class Federation:
                 return free
             too_few_without_stragglers = len(clients) < limits.min_clients
             if is_late and (too_few_without_stragglers or now >= invitations.settled_at):
-                raise self._too_few(now - start, online, clients, free)
+                n_named = self.directory.n_named(online)
+                raise self._too_few(now - start, len(online), n_named, len(clients), len(free))
             if n_before != (n_before := len(clients)):
                 _LOG.info(
                     "bsfl: waiting; %d of %d nodes have said who they are, at least %d must",
@@ -133,18 +133,13 @@ class Federation:
             clock.sleep(pause_s(clock.monotonic() - start))
 
     def _too_few(
-        self,
-        waited_s: float,
-        online: Collection[int],
-        clients: Collection[ClientId],
-        free: Collection[ClientId],
+        self, waited_s: float, n_online: int, n_named: int, n_clients: int, n_free: int
     ) -> NotEnoughClients:
-        limits, n_named = self.limits, self.directory.n_named(online)
-        shared = f" as {len(clients)} clients" if len(clients) < n_named else ""
+        shared = f" as {n_clients} clients" if n_clients < n_named else ""
         return NotEnoughClients(
-            f"waited {waited_s:.0f} s for {limits.min_clients} clients "
-            f"({limits.min_free} of them free): {len(online)} nodes are connected, "
-            f"{n_named} have said who they are{shared}, {len(free)} are free"
+            f"waited {waited_s:.0f} s for {self.limits.min_clients} clients "
+            f"({self.limits.min_free} of them free): {n_online} nodes are connected, "
+            f"{n_named} have said who they are{shared}, {n_free} are free"
         )
 
     # --- the exchange ---------------------------------------------------------------------------

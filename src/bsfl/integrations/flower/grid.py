@@ -1,9 +1,9 @@
 """Grids that show a strategy a part of the federation, or send its messages another way."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from bsfl.errors import InvalidInput
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # where these live is Flower's own business
 MOST_LOOKS = 20
 """How often a strategy may look at its cohort in one round before it is stopped."""
 
+Messages = Iterable[Message]
 Exchange = Callable[[list[Message], float | None], list[Message]]
 """Sends messages and returns the replies that came before a timeout in seconds."""
 
@@ -32,15 +33,8 @@ class GridAround(Grid):
     def run(self) -> "Run":
         return self.grid.run
 
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        return self.grid.create_message(*args, **kwargs)
 
     def get_node_ids(self) -> Iterable[int]:
         return self.grid.get_node_ids()
@@ -48,15 +42,13 @@ class GridAround(Grid):
     def get_nodes(self) -> "Iterable[NodeInfo]":
         return self.grid.get_nodes()
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+    def push_messages(self, messages: Messages) -> Iterable[str]:
         return self.grid.push_messages(messages)
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+    def pull_messages(self, message_ids: Iterable[str]) -> Messages:
         return self.grid.pull_messages(message_ids)
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages: Messages, *, timeout: float | None = None) -> Messages:
         return self.grid.send_and_receive(messages, timeout=timeout)
 
 
@@ -90,9 +82,7 @@ class TrainingGrid(GridAround):
         super().__init__(grid)
         self._exchange = exchange
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages: Messages, *, timeout: float | None = None) -> Messages:
         messages = list(messages)
         if any(is_training(message) for message in messages):
             return self._exchange(messages, timeout)

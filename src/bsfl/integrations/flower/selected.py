@@ -9,16 +9,29 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
+from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import Result, Strategy
 
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
 from bsfl.integrations.flower.identity import Directory, Identity, check_identity
-from bsfl.integrations.flower.refusals import PRIVACY_REASON, check_needs, check_strategy
 from bsfl.integrations.flower.replies import Latency, Stopwatch, check_latency
+from bsfl.requirements import LOSS, needs_of
 from bsfl.rounds import SYSTEM, Clock, Rounds
 from bsfl.scheduler import Scheduler
+
+DIFFERENTIAL_PRIVACY = (
+    strategies.DifferentialPrivacyClientSideAdaptiveClipping,
+    strategies.DifferentialPrivacyClientSideFixedClipping,
+    strategies.DifferentialPrivacyServerSideAdaptiveClipping,
+    strategies.DifferentialPrivacyServerSideFixedClipping,
+)
+PRIVACY_REASON = (
+    "differential privacy is accounted for on the assumption that clients are drawn at random and "
+    "that their number is fixed; a selection that learns from the clients breaks both, and the "
+    "promised epsilon would be wrong"
+)
 
 _LOG = logging.getLogger("flwr")
 
@@ -136,7 +149,9 @@ class Selected(Strategy):
     ) -> Iterable[Message]:
         """Choose the round's clients and let the wrapped strategy write their messages."""
         strategy, nodes = self.strategy, self._started().choose()
-        with _lent(strategy, _everybody(strategy, len(nodes))):
+        n = len(nodes)  # of which it shall sample all, if it samples
+        wanted = {"fraction_train": 1.0, "min_train_nodes": n, "min_available_nodes": n}
+        with _lent(strategy, {name: wanted[name] for name in wanted if hasattr(strategy, name)}):
             write, cohort = type(strategy).configure_train, CohortGrid(grid, nodes)
             messages = list(write(strategy, server_round, arrays, config, cohort))
         addressed = sorted(message.metadata.dst_node_id for message in messages)
@@ -189,6 +204,33 @@ class Selected(Strategy):
         return self._run
 
 
+def check_strategy(strategy: Any) -> None:
+    """Raise InvalidInput if a strategy cannot train the cohort it is given."""
+    if not isinstance(strategy, Strategy):
+        raise InvalidInput(
+            "strategy must be a Flower strategy of the Message API (flwr.serverapp.strategy), "
+            f"got {strategy!r}"
+        )
+    layer: Any = strategy
+    while layer is not None:
+        if isinstance(layer, DIFFERENTIAL_PRIVACY):
+            raise InvalidInput(f"{type(layer).__name__} cannot be combined: {PRIVACY_REASON}")
+        layer = getattr(layer, "strategy", None)
+    if getattr(strategy, "fraction_train", 1.0) == 0.0:
+        raise InvalidInput(
+            f"fraction_train of {type(strategy).__name__} must not be 0: nobody would train"
+        )
+
+
+def check_needs(policy: Any, loss_key: str | None) -> None:
+    """Raise InvalidInput if a policy needs losses and nobody says where clients report them."""
+    if needs_of(policy) >= LOSS and loss_key is None:
+        raise InvalidInput(
+            f"{type(policy).__name__} needs the loss of every client that trains; name the metric "
+            "in which clients report it, such as Selected(..., loss_key='train_loss')"
+        )
+
+
 @contextmanager
 def _lent(strategy: Strategy, attributes: dict[str, Any]) -> Iterator[None]:
     """Give a strategy other attributes for a while."""
@@ -201,12 +243,6 @@ def _lent(strategy: Strategy, attributes: dict[str, Any]) -> Iterator[None]:
         for name in attributes:
             del mine[name]
         mine.update(before)
-
-
-def _everybody(strategy: Strategy, n_nodes: int) -> dict[str, Any]:
-    """Return the settings under which a strategy samples all nodes it sees, if it has such."""
-    wanted = {"fraction_train": 1.0, "min_train_nodes": n_nodes, "min_available_nodes": n_nodes}
-    return {name: value for name, value in wanted.items() if hasattr(strategy, name)}
 
 
 def _restored(scheduler: Scheduler, path: Path | None) -> Scheduler:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bsfl.learning.datasets import cifar, idx
-from bsfl.learning.datasets.dataset import PARTS, Layout, Published
-from bsfl.learning.datasets.npz import read_npz
+from bsfl.learning.datasets.dataset import PARTS, Layout, Published, read_npz
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
 from bsfl.registry import Registry
 

@@ -3,12 +3,12 @@
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bsfl.errors import DataError, MissingExtra, NoSource, UnreadableData
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
-from bsfl.learning.datasets.dataset import Dataset
-from bsfl.learning.datasets.npz import write_npz
+from bsfl.learning.datasets.dataset import Dataset, write_npz
 from bsfl.learning.datasets.sources import (
     ENVIRONMENT,
     Source,
@@ -65,7 +65,14 @@ def get_dataset(
     obtained = obtain(entry, sources, watcher, advice=by_hand if entry.remote else "")
     if obtained.folder is not None:
         return obtained
-    return _keep(entry, obtained, named_folder(data_dir), watcher)
+    for find in (partial(named_folder, data_dir), cache_folder):
+        try:
+            if folder := find():
+                write_npz(folder / entry.file_name, obtained.dataset)
+                return replace(obtained, folder=folder)
+        except (MissingExtra, OSError) as error:
+            watcher.say(f"  could not keep a copy: {error}")
+    return obtained
 
 
 def local_sources(entry: Entry, data_dir: Path | None = None) -> tuple[Source, ...]:
@@ -130,15 +137,3 @@ def _read(entry: Entry, folder: Path) -> Dataset:
     except UnreadableData as error:
         place = "" if str(where) in str(error) else f"{where}: "
         raise UnreadableData(f"{place}{error}") from None
-
-
-def _keep(entry: Entry, obtained: Obtained, named: Path | None, watcher: Watcher) -> Obtained:
-    """Return the same, kept in the named folder or, if that cannot be, in the cache."""
-    for folder in (*((named,) if named else ()), None):
-        try:
-            path = folder or cache_folder()
-            write_npz(path / entry.file_name, obtained.dataset)
-            return replace(obtained, folder=path)
-        except (MissingExtra, OSError) as error:
-            watcher.say(f"  could not keep a copy: {error}")
-    return obtained

@@ -23,10 +23,6 @@ CLIENT_TIMEOUT_S = 1800.0
 CHUNK_BYTES = 1 << 18
 
 
-def _ignore(*_: object) -> None:
-    """Show nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """Who wants to know how it goes.
@@ -36,8 +32,8 @@ class Watcher:
         received: Gets the bytes that have arrived and the total; 0: the server did not tell.
     """
 
-    say: Callable[[str], None] = _ignore
-    received: Callable[[int, int], None] = _ignore
+    say: Callable[[str], None] = lambda line: None
+    received: Callable[[int, int], None] = lambda n_bytes, n_total: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +60,8 @@ def named_folder(data_dir: Path | None) -> Path | None:
 
 def cache_folder() -> Path:
     """Return the user's cache folder for data sets."""
-    return (
-        Path(optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False)) / "datasets"
-    )
+    folder = optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False)
+    return Path(folder) / "datasets"
 
 
 def from_folder(name: str, folder: Path | Callable[[], Path]) -> Source:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.fairness import capped_shares
-from bsfl.records import FloatArray, IntArray, RoundContext, pick
+from bsfl.records import FloatArray, IntArray, RoundContext
 from bsfl.registry import Registry
 
 
@@ -20,6 +20,9 @@ class History(Protocol):
 
     selected: IntArray
     loss: FloatArray
+
+    def served(self, clients: IntArray) -> IntArray:
+        """Return c_k of clients: how often each took part."""
 
 
 class Deficit(Protocol):
@@ -41,7 +44,7 @@ def signed_power(deficit: FloatArray, beta: int) -> FloatArray:
 def equal_deficit(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
     r"""Return m/K - c_k/t: every client deserves the same share (the i.i.d. equation for g)."""
     n_members = context.n_members(len(history.selected))
-    return context.cohort_size / n_members - _rate(clients, history, context)
+    return context.quota / n_members - _rate(clients, history, context)
 
 
 def weighted_deficit(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
@@ -51,7 +54,7 @@ def weighted_deficit(clients: IntArray, history: History, context: RoundContext)
     """
     if context.roster is None:
         raise InvalidInput("generalization='weighted' needs samples for every client")
-    target = capped_shares(context.roster.significance, context.cohort_size)
+    target = capped_shares(context.roster.significance, context.quota)
     return target[clients] - _rate(clients, history, context)
 
 
@@ -71,12 +74,12 @@ def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> 
         loss[~members] = 0.0
     if loss.sum() == 0:
         return equal_deficit(clients, history, context)
-    return capped_shares(loss, context.cohort_size)[clients] - _rate(clients, history, context)
+    return capped_shares(loss, context.quota)[clients] - _rate(clients, history, context)
 
 
 def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
     """Return c_k/t, t counted from the round in which the client joined."""
-    return np.asarray(pick(history.selected, clients) / context.rounds(clients))
+    return np.asarray(history.served(clients) / context.rounds(clients))
 
 
 DEFICITS: Registry[Deficit] = Registry(

@@ -18,9 +18,9 @@ Rng = np.random.Generator
 
 NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 
-Outcome = Literal["ok", "timeout", "failed"]
+Outcome = Literal["ok", "timeout", "failed", "late"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-OK, TIMEOUT, FAILED = range(3)
+OK, TIMEOUT, FAILED, LATE = range(4)
 """Positions in OUTCOMES, which is how a whole cohort's outcomes are stored."""
 
 
@@ -45,8 +45,9 @@ class Observation:
     Attributes:
         latency: Seconds from the invitation to the answer; for a timeout, the seconds waited. May
             be left out only when the client failed.
-        outcome: "ok", "timeout" (no answer before the deadline) or "failed" (an error, or a client
-            known to be gone).
+        outcome: "ok" (the answer entered the model), "timeout" (no answer before the deadline),
+            "failed" (an error, or a client known to be gone) or "late" (an answer that came when
+            the round was over: it teaches how long the client takes, and counts for nothing else).
         loss: Local loss, for the selectors that want one.
         samples: Number of samples trained on, for the selectors that want it.
     """
@@ -91,6 +92,11 @@ class Report:
     loss: FloatArray
     samples: FloatArray
     chosen: IntArray
+
+    @property
+    def answered(self) -> BoolArray:
+        """Whether each client answered, in time or late."""
+        return np.asarray((self.outcome == OK) | (self.outcome == LATE))
 
     @classmethod
     def of(cls, answers: Mapping[int, Observation], *, chosen: npt.ArrayLike) -> Self:
@@ -171,14 +177,21 @@ class RoundContext:
         t: Round number, starting at 1.
         available: Sorted distinct dense indices of the clients that can be chosen. `observe` must
             not use it: an answer may come in long after its round.
-        cohort_size: m, how many to choose; all available ones when there are fewer.
+        cohort_size: How many to choose; all available ones when there are fewer.
+        enough: How many answers end the round, fewer than are chosen under over-selection; 0: all.
         roster: Who belongs to the fleet; None for a plain fleet of equals.
     """
 
     t: int
     available: IntArray
     cohort_size: int
+    enough: int = 0
     roster: Roster | None = None
+
+    @property
+    def quota(self) -> int:
+        """m, how many answers enter the model."""
+        return self.enough or self.cohort_size
 
     def n_members(self, n_known: int) -> int:
         """Return K, the size of the fleet, when `n_known` clients were ever met."""
@@ -198,7 +211,8 @@ class RoundRecord:
     Attributes:
         t: Round number, starting at 1.
         cohort: The chosen clients: the caller's own ids in a Scheduler, dense indices in a
-            simulation.
+            simulation. Of rounds without a barrier: those whose answers were applied.
+        kept: Those of them whose answers entered the model; None outside a simulation.
         cohort_size: How many were wanted.
         n_available: How many could be chosen from.
         duration_s: How long the round took; None where nobody measured it.
@@ -215,6 +229,7 @@ class RoundRecord:
     cohort: tuple[str, ...] | tuple[int, ...]
     cohort_size: int
     n_available: int
+    kept: tuple[int, ...] | None = None
     duration_s: float | None = None
     clock_s: float | None = None
     n_timeouts: int | None = None

@@ -18,7 +18,7 @@ from bsfl.simulation import (
     regret_bound,
     simulate,
 )
-from bsfl.simulation.simulate import run_round
+from bsfl.simulation.barrier import run_round
 from bsfl.solvers import energy, solve_exhaustive
 
 
@@ -30,7 +30,8 @@ def fleet(k=12, seed=0, **more):
 
 def run(*cohort, latencies, **plan):
     settings = {"cohort_size": max(len(cohort), 1), "deadline_s": 60.0} | plan
-    return run_round(np.array(cohort, dtype=int), np.array(latencies), RoundPlan(**settings))
+    clients = np.array(cohort, dtype=int)
+    return run_round(clients, np.array(latencies)[clients], RoundPlan(**settings))
 
 
 def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():
@@ -39,8 +40,8 @@ def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():
     assert (quick.duration_s, quick.n_timeouts) == (5.0, 0)
     late = run(1, 2, 3, latencies=latencies)
     assert (late.duration_s, late.n_timeouts) == (60.0, 2)
-    assert late.observations.latency.tolist() == [5.0, 60.0, 60.0]
-    assert late.observations.outcome.tolist() == [0, 1, 1]
+    assert late.report.latency.tolist() == [5.0, 60.0, 60.0]
+    assert late.report.outcome.tolist() == [0, 1, 1]
     nobody = run(latencies=latencies)
     assert nobody.duration_s == 60.0, "waiting for somebody to come takes time, too"
 
@@ -48,7 +49,7 @@ def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():
 def test_answers_at_the_deadline_are_in_time():
     round_ = run(0, 1, 2, 3, latencies=[60.0, 60.0, np.nextafter(60.0, 61.0), 2.0])
     assert (round_.duration_s, round_.n_timeouts) == (60.0, 1)
-    assert round_.observations.outcome.tolist() == [0, 0, 1, 0]
+    assert round_.report.outcome.tolist() == [0, 0, 1, 0]
 
 
 def test_rounds_on_the_virtual_clock_follow_the_plan():

@@ -17,7 +17,7 @@ from bsfl.analysis.statistics import at_same_gini
 from bsfl.analysis.target import Target, at_equal_times, at_the_end, time_to
 from bsfl.fairness import capped_shares, gini, participation
 from bsfl.records import FloatArray
-from bsfl.runs import Records, Results
+from bsfl.runs import Records, Results, took_part
 from bsfl.simulation import growth_exponent
 
 BASELINES = ("random", "weighted")
@@ -109,7 +109,7 @@ class Metric:
 def selections(results: Results, label: str) -> FloatArray:
     """Return how often each client was chosen, [seed, client]."""
     n_clients = results.scenario.fleet.n_clients
-    counts = [participation(r["cohort"], n_clients) for r in results.records(label)]
+    counts = [participation(took_part(r), n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import FAILED, OK, FloatArray, IntArray, Report, RoundContext
+from bsfl.records import FAILED, OK, FloatArray, IntArray, Report, RoundContext, pick
+from bsfl.requirements import keep_losses
 from bsfl.state import ClientState, per_client
 
 Share = float | FloatArray
@@ -12,10 +13,25 @@ Share = float | FloatArray
 
 @dataclass(slots=True, kw_only=True)
 class Selections(ClientState):
-    """How often each client was chosen, and the last loss it reported (NaN: never)."""
+    """How often each client was chosen, and the last loss it reported (NaN: never).
+
+    `selected` counts for exploration. `missed` are the selections whose answer did not enter the
+    model, as it came late or not at all; what a client is owed counts the others.
+    """
 
     selected: IntArray = per_client(0)
+    missed: IntArray = per_client(0)
     loss: FloatArray = per_client(np.nan)
+
+    def book(self, report: Report) -> None:
+        """Take in the selections, misses and losses of a report."""
+        self.selected[report.chosen] += 1
+        self.missed[report.clients[report.outcome != OK]] += 1
+        keep_losses(self.loss, report)
+
+    def served(self, clients: IntArray) -> IntArray:
+        """Return c_k: how often each client took part, answers that are awaited included."""
+        return pick(self.selected, clients) - pick(self.missed, clients)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,4 +88,4 @@ def believed_latency(report: Report, tau_max: float | None) -> FloatArray:
     """
     if tau_max is None:
         return np.where(report.outcome == FAILED, np.inf, report.latency)
-    return np.where(report.outcome == OK, np.minimum(report.latency, tau_max), tau_max)
+    return np.where(report.answered, np.minimum(report.latency, tau_max), tau_max)

@@ -89,7 +89,7 @@ AIMS: Registry[type] = Registry("weight", {"floor": Floor, "max-gini": MaxGini})
 
 def turn(context: RoundContext, n_known: int) -> float:
     """Return K/m, the rounds in which the whole fleet can be chosen once."""
-    return max(context.n_members(n_known), 1) / context.cohort_size
+    return max(context.n_members(n_known), 1) / context.quota
 
 
 def served(selected: IntArray, context: RoundContext) -> FloatArray:

@@ -1,6 +1,8 @@
 """What a policy is, and what most of them share: a top m, a weighted draw, a part of a number."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +23,8 @@ class Policy(Protocol):
         REMEMBERS_BY    names of the settings without which a saved state means something else
         tuning          settings to try beside the defaults, when policies are tuned
         example         settings for a small fleet, for the contract suite and the docs
+        weights         method (state, context, clients) -> what each one's update weighs in the
+                        model, where the rule has weights of its own
     """
 
     def init(self, n_clients: int) -> State:
@@ -31,6 +35,14 @@ class Policy(Protocol):
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
+
+
+def weigher(
+    policy: Policy, state: State, context: RoundContext
+) -> Callable[[IntArray], FloatArray] | None:
+    """Return the function that weighs clients as a policy wants it; None if it does not say."""
+    weights = getattr(policy, "weights", None)
+    return None if weights is None else partial(weights, state, context)
 
 
 def part_of(n: int, share: float) -> int:

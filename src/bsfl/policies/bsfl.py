@@ -13,9 +13,9 @@ from bsfl.estimation.memory import MEMORIES, Lasting, Memory
 from bsfl.estimation.participation import AIMS, Aim
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.base import top_m
-from bsfl.records import NOBODY, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
+from bsfl.records import NOBODY, FloatArray, IntArray, Report, Rng, RoundContext, pick
 from bsfl.registry import check_part, part
-from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses
+from bsfl.requirements import LOSS, SAMPLES, Needs
 from bsfl.solvers import SOLVERS, Solver
 from bsfl.state import NothingLearned, State
 
@@ -140,8 +140,8 @@ class BSFL:
         latency = believed_latency(report, self.tau_max)
         if self.tau_min is not None:
             latency = np.maximum(latency, self.tau_min)
-        state.selected[report.chosen] += 1
-        answered = latency[report.outcome == OK]
+        state.book(report)
+        answered = latency[report.answered]
         state.fastest_s = float(min(state.fastest_s, answered.min(initial=np.inf)))
         finite = latency[np.isfinite(latency)]
         state.slowest_s = float(max(state.slowest_s, finite.max(initial=0.0)))
@@ -151,9 +151,8 @@ class BSFL:
         stats = self.memory.recall(state.memory, clients, context.t)
         self.index.learn(state.index, clients, values, stats, context.roster)
         self.memory.add(state.memory, clients, context.t, values)
-        keep_losses(state.loss, report)
         if isinstance(self.alpha, Aim) and len(report.chosen):  # once a round, however reported
-            self.alpha.adapt(state.weight, state.selected, context)
+            self.alpha.adapt(state.weight, state.selected - state.missed, context)
 
     def ucb(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""

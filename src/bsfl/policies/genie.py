@@ -9,7 +9,7 @@ from bsfl import checks
 from bsfl.estimation.averages import Selections
 from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import keep_known, keep_losses, must_cover
+from bsfl.requirements import keep_known, must_cover
 from bsfl.solvers import SOLVERS, Solver
 
 
@@ -56,5 +56,4 @@ class Genie:
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
 
     def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
-        state.selected[report.chosen] += 1
-        keep_losses(state.loss, report)
+        state.book(report)

@@ -11,7 +11,7 @@ from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Selections
 from bsfl.policies.base import top_m, weighted_draw
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import LOSS, SAMPLES, Needs, keep_losses, registered_sizes, require_losses
+from bsfl.requirements import LOSS, SAMPLES, Needs, registered_sizes, require_losses
 
 AskLosses = Callable[[IntArray], FloatArray]
 """Returns the loss of the current global model on the data of each of these clients."""
@@ -68,8 +68,7 @@ class PowerOfChoice:
     def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
         if self.ask is None:
             require_losses("power-of-choice", report)
-        state.selected[report.chosen] += 1
-        keep_losses(state.loss, report)
+        state.book(report)
 
 
 def last_losses(state: Selections, clients: IntArray) -> FloatArray:

@@ -15,7 +15,7 @@ from bsfl.records import FloatArray, IntArray
 from bsfl.report.findings import Findings
 from bsfl.report.learned import learned_speeds
 from bsfl.report.plots import Bars, Heat, Line, Panel, Plot, Points, Rule, curve
-from bsfl.runs import Results, read_manifest
+from bsfl.runs import Results, read_manifest, took_part
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""
@@ -180,7 +180,7 @@ def shown_counts(split: Split) -> tuple[IntArray, IntArray]:
 
 def heat_plot(results: Results, label: str) -> Plot:
     """Return who took part when, in the first world."""
-    cohorts = results.run_file(label, 0).read()["cohort"]
+    cohorts = took_part(results.run_file(label, 0).read())
     n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
     edges = np.unique(np.linspace(0, rounds, min(N_BLOCKS, rounds) + 1).astype(int))
     blocks = np.split(cohorts, edges[1:-1])

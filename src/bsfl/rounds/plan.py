@@ -6,7 +6,7 @@ Time is monotonic, on the server alone.
 import math
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
@@ -29,6 +29,8 @@ class RoundPlan:
         lifetime_s: Seconds until an invitation expires. Until then whoever has not answered is
             busy. None: twice the deadline.
         longest_s: Seconds after which any answer is overdue, with or without a deadline.
+        late: What becomes of an answer that comes when its round is over: "drop" it, or "apply" it
+            with the next round's, weighted by its staleness. It teaches its latency in any case.
     """
 
     cohort_size: int
@@ -37,9 +39,11 @@ class RoundPlan:
     invite: float = 1.0
     lifetime_s: float | None = None
     longest_s: float = math.inf
+    late: Literal["drop", "apply"] = "drop"
 
     def __post_init__(self) -> None:
         checks.natural("cohort_size", self.cohort_size)
+        checks.one_of("late", self.late, ("drop", "apply"))
         checks.at_least("invite", self.invite, 1.0)
         checks.natural("quorum", self.quorum, low=0)
         if self.quorum > self.cohort_size:

@@ -104,14 +104,20 @@ class Rounds(Generic[Token]):
             for token, answer in answers.items()
             if token in self.invitations
         }
-        told = [(self.invitations.settle(token), answer) for token, answer in heard.items()]
-        for invitation, answer in told:
+        told = []
+        for token, answer in heard.items():
+            invitation = self.invitations.settle(token)
             if answer.outcome == "ok":
                 self.seen.add(invitation.client)
+            is_kept = False
             if self._is_running(invitation):
                 self._running.hear(invitation.client, answer.outcome, answer.latency)
+                is_kept = invitation.client in self._running.kept
             else:
                 self._n_late += answer.outcome == "ok"
+            if answer.outcome == "ok" and not is_kept:  # it taught how long it takes, no more
+                answer = Observation(latency=answer.latency, outcome="late")
+            told.append((invitation, answer))
         late = [one for one in self.invitations.overdue() if not self._is_running(one)]
         self._tell([*told, *((one, self._after_waiting(one, "timeout")) for one in late)])
 

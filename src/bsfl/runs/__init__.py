@@ -1,6 +1,6 @@
 """Policies x worlds: played in parallel, resumable, with results on disk."""
 
-from bsfl.runs.results import Records, Results, open_results, read_manifest
+from bsfl.runs.results import Records, Results, open_results, read_manifest, took_part
 from bsfl.runs.run import run_scenario
 
-__all__ = ["Records", "Results", "open_results", "read_manifest", "run_scenario"]
+__all__ = ["Records", "Results", "open_results", "read_manifest", "run_scenario", "took_part"]

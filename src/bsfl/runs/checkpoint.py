@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -14,81 +16,101 @@ from bsfl.records import FloatArray, IntArray
 
 SAVE_EVERY_S = 20.0
 """Seconds of real time between two saves; a killed run loses these and the round it was in."""
+FORMAT = 2
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Version:
+    """A model by the number of its version; without parameters where a later one is on disk."""
+
+    number: int
+    params: Params
 
 
 class Checkpointed:
-    """A Task with parameters of the form {layer: {name: array}}, asked for rounds 1, 2, 3, ...
+    """A Task with parameters of the form {layer: {name: array}}.
 
-    A new one goes through the rounds that are on disk without training: it tells the losses and
-    evaluations of then, without parameters, and has the model again after the last of them.
+    A new one goes through what is on disk without training: it tells the losses and evaluations of
+    then, in the same order, and has the models again that were in use when it was saved. Those are
+    the last one and, where clients start from older ones, the others that somebody still holds.
     """
 
     def __init__(self, task: Task, path: Path, save_every_s: float = SAVE_EVERY_S) -> None:
         self.task, self.path, self.save_every_s = task, path, save_every_s
-        self.t, self.n_on_disk, self.saved_at = 0, 0, time.monotonic()
+        self.n_trained, self.on_disk, self.saved_at = 0, -1, time.monotonic()
         self.losses: list[FloatArray] = []
         self.evaluations: dict[int, Evaluation] = {}
-        self.params: Params = None
+        self.saved: dict[int, Params] = {}
+        self.in_use: WeakValueDictionary[int, Version] = WeakValueDictionary()
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients hold data."""
         return self.task.n_clients
 
     @property
     def samples(self) -> IntArray:
-        """How many samples each client holds."""
         return self.task.samples
 
-    def init(self, seed: int) -> Params:
-        """Return the parameters of an untrained model, and look what is on disk."""
+    def init(self, seed: int) -> Version:
+        """Return an untrained model, and look what is on disk."""
         if not self.losses and self.path.exists():
             self._load()
-        return self.task.init(seed)
+        return self._version(0, self.task.init(seed))
 
-    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> Sequence[Update]:
-        """Train a cohort, or tell what came of it when it was trained before."""
-        if t > len(self.losses) + 1:
-            raise ValueError(f"rounds must come in order: {t} after {len(self.losses)}")
-        self.t = t
-        if t <= self.n_on_disk:
-            told = zip(clients, self.losses[t - 1], self.samples[clients], strict=True)
-            return [
+    def train(self, params: Version, clients: IntArray, *, t: int, seed: int) -> list[Update]:
+        """Train clients, or tell what came of it when they were trained before."""
+        if self.n_trained < len(self.losses):
+            told = zip(clients, self.losses[self.n_trained], self.samples[clients], strict=True)
+            updates = [
                 Update(client=int(client), params=None, loss=float(loss), samples=int(n))
                 for client, loss, n in told
             ]
-        if time.monotonic() - self.saved_at > self.save_every_s:
-            self._save(params)
-        updates = self.task.train(params, clients, t=t, seed=seed)
-        self.losses.append(np.array([update.loss for update in updates]))
+        else:
+            updates = list(self.task.train(params.params, clients, t=t, seed=seed))
+            self.losses.append(np.array([update.loss for update in updates]))
+        self.n_trained += 1
         return updates
 
-    def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
-        """Return the next model; None as long as a later one is on disk."""
-        if self.t > self.n_on_disk:
-            return self.task.aggregate(params, updates, weights)
-        return self.params if self.t == self.n_on_disk else None
+    def aggregate(self, params: Version, updates: Sequence[Update], weights: FloatArray) -> Version:
+        """Return the next model, and save it now and then; nothing else is waiting then."""
+        number = params.number + 1
+        if number <= self.on_disk:
+            return self._version(number, self.saved.get(number))
+        learned = [
+            replace(one, params=one.params.params) if isinstance(one.params, Version) else one
+            for one in updates
+        ]
+        made = self._version(number, self.task.aggregate(params.params, learned, weights))
+        if time.monotonic() - self.saved_at > self.save_every_s:
+            self._save(number)
+        return made
 
-    def evaluate(self, params: Params) -> Evaluation:
-        """Return how good the model is after the round that was asked for last."""
-        if self.t not in self.evaluations:
-            self.evaluations[self.t] = self.task.evaluate(params)
-        return self.evaluations[self.t]
+    def evaluate(self, params: Version) -> Evaluation:
+        if params.number not in self.evaluations:
+            self.evaluations[params.number] = self.task.evaluate(params.params)
+        return self.evaluations[params.number]
 
-    def _save(self, params: Params) -> None:
+    def _version(self, number: int, params: Params) -> Version:
+        made = Version(number, params)
+        self.in_use[number] = made
+        return made
+
+    def _save(self, number: int) -> None:
         asked = list(self.evaluations)
         arrays = {
             "trained": np.array([len(losses) for losses in self.losses], dtype=np.int64),
             "losses": np.concatenate([*self.losses, np.zeros(0)]),
             "evaluated": np.array(asked, dtype=np.int64),
-            "evaluations": np.array([_as_row(self.evaluations[t]) for t in asked]),
+            "evaluations": np.array([_as_row(self.evaluations[v]) for v in asked]),
         }
         layers = {
-            f"{layer}/{name}": np.asarray(array)
-            for layer, arrays_of in params.items()
+            f"{version}/{layer}/{name}": np.asarray(array)
+            for version, model in self.in_use.items()
+            for layer, arrays_of in model.params.items()
             for name, array in arrays_of.items()
         }
-        statefile.write(self.path, {"version": bsfl.__version__}, arrays | layers)
+        header = {"version": bsfl.__version__, "format": FORMAT, "model": number}
+        statefile.write(self.path, header, arrays | layers)
         self.saved_at = time.monotonic()
 
     def _load(self) -> None:
@@ -97,19 +119,18 @@ class Checkpointed:
             header, arrays = statefile.read(self.path)
         except StateFileError:
             return
-        if header.get("version") != bsfl.__version__:
+        if (header.get("version"), header.get("format")) != (bsfl.__version__, FORMAT):
             return
         ends = np.cumsum(arrays.pop("trained"))
         self.losses = np.split(arrays.pop("losses"), ends)[: len(ends)]
-        self.n_on_disk = len(ends)
+        self.on_disk = header["model"]
         rows = arrays.pop("evaluations")
         self.evaluations = {
-            t: _from_row(row) for t, row in zip(arrays.pop("evaluated").tolist(), rows, strict=True)
+            v: _from_row(row) for v, row in zip(arrays.pop("evaluated").tolist(), rows, strict=True)
         }
-        self.params = {}
         for key, array in arrays.items():
-            layer, name = key.split("/")
-            self.params.setdefault(layer, {})[name] = array
+            version, layer, name = key.split("/")
+            self.saved.setdefault(int(version), {}).setdefault(layer, {})[name] = array
 
 
 def _as_row(evaluation: Evaluation) -> list[float]:

@@ -23,10 +23,13 @@ import numpy.typing as npt
 import bsfl
 from bsfl.errors import InvalidInput
 from bsfl.files import lock, write_json
-from bsfl.records import FloatArray, RoundRecord
+from bsfl.records import FloatArray, IntArray, RoundRecord
+from bsfl.rounds import BufferPlan
 from bsfl.scenario import Scenario, parse_scenario
 
 Records = npt.NDArray[np.void]
+PLACES = ("cohort", "kept")
+"""Columns of clients; there may be fewer than places."""
 FLUSH_EVERY = 50
 """Rounds between two writes to disk."""
 
@@ -34,9 +37,8 @@ FLUSH_EVERY = 50
 class RunFile:
     """The records of one policy in one world."""
 
-    def __init__(self, path: Path, scenario: Scenario) -> None:
-        self.path, self.scenario = path, scenario
-        self.dtype = record_dtype(scenario)
+    def __init__(self, path: Path, scenario: Scenario, dtype: "np.dtype[np.void]") -> None:
+        self.path, self.scenario, self.dtype = path, scenario, dtype
 
     @property
     def checkpoint(self) -> Path:
@@ -103,12 +105,14 @@ class RunFile:
     def _pack(self, batch: Sequence[RoundRecord]) -> bytes:
         packed = np.zeros(len(batch), dtype=self.dtype)
         for name in self.dtype.names or ():
-            if name != "cohort":
+            if name not in PLACES:
                 values = [getattr(record, name) for record in batch]
                 packed[name] = [np.nan if value is None else value for value in values]
-        packed["cohort"] = -1
-        for row, record in zip(packed["cohort"], batch, strict=True):
-            row[: len(record.cohort)] = record.cohort
+        for name in PLACES:
+            packed[name] = -1
+            for row, record in zip(packed[name], batch, strict=True):
+                clients = getattr(record, name)
+                row[: len(clients)] = clients
         return packed.tobytes()
 
 
@@ -117,11 +121,13 @@ class Results:
 
     def __init__(self, folder: Path, scenario: Scenario, seeds: int) -> None:
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
+        self.dtype = record_dtype(scenario)
         self._records: dict[str, list[Records]] = {}
 
     def run_file(self, label: str, seed: int) -> RunFile:
         """Return the file of one run, finished or not."""
-        return RunFile(self.folder / "runs" / label / f"seed-{seed:04d}.records", self.scenario)
+        path = self.folder / "runs" / label / f"seed-{seed:04d}.records"
+        return RunFile(path, self.scenario, self.dtype)
 
     def progress(self) -> float:
         """Return how many runs are on disk, parts of runs included."""
@@ -158,7 +164,7 @@ class Results:
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
-            "record": [list(field) for field in record_dtype(self.scenario).descr],
+            "record": _layout(self.dtype),
             "versions": versions(self.scenario),
         }
         if (self.folder / "manifest.json").exists():
@@ -168,6 +174,7 @@ class Results:
             then = {**then, "policies": every | then["policies"]}
             now = {**now, "policies": every}
             changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+            changed += ["the layout of a record"] * (known["record"] != manifest["record"])
             if changed:
                 raise InvalidInput(
                     f"{self.folder} holds results of another {known['name']!r} "
@@ -185,7 +192,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise InvalidInput(f"{folder} holds no results (there is no manifest.json)")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for key in ("name", "seeds", "scenario", "versions"):
+        for key in ("name", "seeds", "scenario", "versions", "record"):
             manifest[key]
     except (ValueError, KeyError, TypeError):
         raise InvalidInput(f"{path} is damaged; choose another folder") from None
@@ -207,7 +214,15 @@ def open_results(folder: Path) -> Results:
     manifest = read_manifest(folder)
     place = str(folder / "manifest.json")
     scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)
-    return Results(folder, scenario, manifest["seeds"])
+    results = Results(folder, scenario, manifest["seeds"])
+    fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
+    results.dtype = np.dtype(fields)  # as it was written, by an older bsfl perhaps
+    return results
+
+
+def _layout(dtype: "np.dtype[np.void]") -> Any:
+    """Return the layout of a record as plain data."""
+    return json.loads(json.dumps(dtype.descr))
 
 
 def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
@@ -216,9 +231,18 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     numbers = ["duration_s", "clock_s", "regret"]
     if scenario.learning:
         numbers += ["train_loss", "test_loss", "test_accuracy", "worst_label_accuracy"]
-    return np.dtype(
-        [*counts, *((name, "<f8") for name in numbers), ("cohort", "<i4", (scenario.cohort_size,))]
-    )
+    plan = scenario.plan
+    n = plan.buffer if isinstance(plan, BufferPlan) else plan.n_invited
+    n_kept = n if isinstance(plan, BufferPlan) or plan.late == "drop" else 2 * n
+    places = [("cohort", "<i4", (n,)), ("kept", "<i4", (n_kept,))]
+    return np.dtype([*counts, *((name, "<f8") for name in numbers), *places])
+
+
+def took_part(records: Records) -> IntArray:
+    """Return whose answers entered the model, [round, place]; empty places are -1."""
+    named: tuple[str, ...] = records.dtype.names or ()
+    found: IntArray = records["kept" if "kept" in named else "cohort"]  # 0.1.0 kept everyone
+    return found
 
 
 def batched(records: Iterable[RoundRecord], size: int) -> Iterator[tuple[RoundRecord, ...]]:

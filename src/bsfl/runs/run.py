@@ -78,6 +78,7 @@ def dry_run(scenario: Scenario) -> None:
                     scenario.policy(label, fleet),
                     fleet,
                     cohort_size=scenario.cohort_size,
+                    plan=scenario.plan,
                     rounds=1,
                     objective=scenario.objective,
                     training=training,
@@ -135,6 +136,7 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
         policy,
         fleet,
         cohort_size=scenario.cohort_size,
+        plan=scenario.plan,
         rounds=scenario.rounds,
         time_s=scenario.time_s,
         seed=scenario.first_seed + seed,
@@ -152,6 +154,7 @@ class Timed:
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.seconds, self.rounds = policy, 0.0, 0
+        self.weights = getattr(policy, "weights", None)
 
     def init(self, n_clients: int) -> State:
         """Return the state before the first round."""

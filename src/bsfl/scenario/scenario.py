@@ -18,6 +18,8 @@
     [fleet.failures]                 # optional: probability
     [fleet.data]                     # optional: sizes and quality
 
+    [round]                          # optional: kind = "barrier" (invite, deadline_s, quorum, late)
+                                     # or "buffered" (concurrency, buffer, deadline_s)
     [learning]                       # optional: what the cohorts train
     [objective]                      # optional: what regret is measured in
 
@@ -46,8 +48,10 @@ from bsfl.fleet.split import SPLITS
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.registry import REQUIRED, absolute_reference, is_reference, nearest, settings_of
 from bsfl.requirements import LOSS, SAMPLES, needs_of
+from bsfl.rounds import BufferPlan, RoundPlan
 from bsfl.scenario.fleet_spec import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
 from bsfl.scenario.learning_spec import LearningSpec
+from bsfl.scenario.round_spec import ROUNDS
 from bsfl.simulation import Objective, Training
 
 Table = dict[str, Any]
@@ -75,6 +79,7 @@ class Scenario:
         seeds: Default number of worlds.
         first_seed: Seed of the first world; the others follow.
         fleet: How each world is made.
+        plan: How its rounds are closed.
         objective: What regret is measured in; None: no regret.
         learning: What the cohorts train; None: they only take their time.
         policies: Registry name and settings by label.
@@ -89,6 +94,7 @@ class Scenario:
     seeds: int
     first_seed: int
     fleet: FleetSpec
+    plan: RoundPlan | BufferPlan
     objective: Objective | None
     learning: LearningSpec | None
     policies: dict[str, tuple[str, dict[str, Any]]]
@@ -113,7 +119,7 @@ class Scenario:
         return Training(
             task,
             seed,
-            weighting=self.learning.weighting,  # type: ignore[arg-type]
+            weighting=self.learning.weighting,
             evaluate_every_s=self.learning.evaluate_every_s,
         )
 
@@ -125,7 +131,7 @@ class Scenario:
         is told the true speeds.
         """
         name, settings = self.policies[label]
-        provided: Table = {"tau_max": fleet.tau_max}
+        provided: Table = {"tau_max": self.plan.deadline_s}
         if self.rounds < MAX_ROUNDS:
             provided["rounds"] = self.rounds
         if getattr(POLICIES.find(name), "knows_truth", False):
@@ -202,7 +208,8 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     """Return a scenario from the content of a TOML file; `file` is for messages."""
     with at(file):
         numbers = ("rounds", "time_s", "cohort_size", "seeds", "first_seed")
-        _known_keys(content, ("title", *numbers, "fleet", "objective", "learning", "policies"))
+        parts = ("fleet", "round", "objective", "learning", "policies")
+        _known_keys(content, ("title", *numbers, *parts))
         _required(content, ("title", "cohort_size", "fleet", "policies"))
         if "rounds" not in content and "time_s" not in content:
             raise InvalidInput("missing key 'rounds' or 'time_s'")
@@ -210,10 +217,17 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             raise InvalidInput(f"title must be a text, got {content['title']!r}")
         _table(content["policies"])
     fleet = _fleet(content["fleet"], file)
+    with at(file):
+        cohort_size = checks.natural("cohort_size", content["cohort_size"])
+        checks.cohort_fits(cohort_size, fleet.n_clients)
+    with at(f"{file} [round]"):
+        plan = _plan(content.get("round", {"kind": "barrier"}), cohort_size, fleet)
     with at(f"{file} [objective]"):
         objective = _build(Objective, content["objective"]) if "objective" in content else None
         if objective and "time_s" in content:
             raise InvalidInput("regret needs a fixed number of rounds; leave out time_s")
+        if objective and (isinstance(plan, BufferPlan) or plan.n_invited > cohort_size):
+            raise InvalidInput("regret is that of rounds that wait for all who are invited")
     with at(f"{file} [learning]"):
         learning = _learning(content["learning"]) if "learning" in content else None
         if learning and fleet.data:
@@ -230,10 +244,11 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             time_s=checks.positive("time_s", content["time_s"])
             if "time_s" in content
             else math.inf,
-            cohort_size=checks.natural("cohort_size", content["cohort_size"]),
+            cohort_size=cohort_size,
             seeds=checks.natural("seeds", content.get("seeds", 5)),
             first_seed=checks.natural("first_seed", content.get("first_seed", 0), low=0),
             fleet=fleet,
+            plan=plan,
             objective=objective,
             learning=learning,
             policies=policies,
@@ -241,12 +256,22 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         )
         if not policies:
             raise InvalidInput("there must be at least one policy")
-        checks.cohort_fits(scenario.cohort_size, fleet.n_clients)
     world = fleet.build(seed=0)
     for label in policies:
         with at(f"{file} [policies.{label}]"):
             scenario.check_needs(scenario.policy(label, world))
     return scenario
+
+
+def _plan(table: Table, cohort_size: int, fleet: FleetSpec) -> RoundPlan | BufferPlan:
+    _table(table)
+    plan: RoundPlan | BufferPlan = ROUNDS.part(table).plan(cohort_size, fleet.tau_max)
+    n_busy = plan.concurrency if isinstance(plan, BufferPlan) else plan.n_invited
+    if n_busy > fleet.n_clients:
+        raise InvalidInput(
+            f"{n_busy} clients at work are more than the {fleet.n_clients} there are"
+        )
+    return plan
 
 
 def _fleet(table: Table, file: str) -> FleetSpec:

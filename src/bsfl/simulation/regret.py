@@ -50,7 +50,7 @@ class RegretMeter:
         self._mean_speed: FloatArray = np.zeros(0)
 
     def regret(self, cohort: IntArray, context: RoundContext) -> float:
-        """Return the regret of a cohort and book it in the history."""
+        """Return the regret of a cohort, given what is booked in the history."""
         regret = 0.0
         if len(cohort) < len(context.available):
             deficit = DEFICITS.resolve("generalization", self.objective.generalization)
@@ -60,7 +60,6 @@ class RegretMeter:
             best = solve_exact(mu, g, len(cohort), alpha)
             chosen = np.searchsorted(clients, cohort)
             regret = max(0.0, energy(mu, g, best, alpha) - energy(mu, g, chosen, alpha))
-        self.history.selected[cohort] += 1
         return regret
 
     def mean_speed(self, t: int) -> FloatArray:

@@ -16,7 +16,7 @@ from bsfl.fairness import gini, participation
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
-from bsfl.runs import Results
+from bsfl.runs import Results, took_part
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort
 
@@ -81,7 +81,7 @@ class ColdStart(Ablation):
         rows: list[Row] = []
         for label in results.scenario.policies:
             own = mean_rounds(results, label)
-            uneven = [gini(participation(r["cohort"], n_clients)) for r in results.records(label)]
+            uneven = [gini(participation(took_part(r), n_clients)) for r in results.records(label)]
             rows.append(
                 {
                     "policy": label,

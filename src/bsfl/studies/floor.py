@@ -5,7 +5,7 @@ import numpy as np
 from bsfl.analysis.metrics import fair_selections
 from bsfl.analysis.statistics import interval
 from bsfl.records import FloatArray
-from bsfl.runs import Results
+from bsfl.runs import Results, took_part
 from bsfl.scenario import Scenario
 from bsfl.studies.ablations import Ablation, Found, Row, mean_rounds
 from bsfl.studies.study import changed
@@ -58,7 +58,7 @@ def least_shares(results: Results, label: str) -> FloatArray:
     least = []
     for records, fair in zip(results.records(label), rate, strict=True):
         chosen = np.zeros((len(records), n_clients))
-        for t, cohort in enumerate(records["cohort"]):
+        for t, cohort in enumerate(took_part(records)):
             chosen[t, cohort[cohort >= 0]] = 1.0
         share = np.cumsum(chosen, axis=0) / (np.arange(1, len(records) + 1)[:, None] * fair)
         least.append(share[len(records) // FLOOR_PART :].min())

@@ -277,12 +277,13 @@ def _played(scenario: Scenario, label: str, seed: int) -> tuple[float, float]:
             scenario.policy(label, fleet),
             fleet,
             cohort_size=scenario.cohort_size,
+            plan=scenario.plan,
             rounds=scenario.rounds,
             time_s=scenario.time_s,
             seed=scenario.first_seed + seed,
         )
     )
-    chosen = np.concatenate([np.array(record.cohort, dtype=np.int64) for record in records])
+    chosen = np.concatenate([np.array(record.kept, dtype=np.int64) for record in records])
     clock_s = records[-1].clock_s
     assert clock_s is not None
     return clock_s / len(records), gini(participation(chosen, fleet.n_clients))

@@ -5,7 +5,7 @@ import numpy as np
 from bsfl.analysis.statistics import at_same_gini, interval
 from bsfl.fairness import gini, participation
 from bsfl.report.plots import Line, Panel, Plot, curve
-from bsfl.runs import Records
+from bsfl.runs import Records, took_part
 from bsfl.scenario import Scenario
 from bsfl.studies.ablations import Ablation, Found, Row
 
@@ -21,7 +21,7 @@ def left_out(scenario: Scenario) -> int:
 def late(records: Records, scenario: Scenario) -> tuple[float, float]:
     """Return virtual time and Gini of the rounds after the exploration phase."""
     rest = records[left_out(scenario) :]
-    counts = participation(rest["cohort"], scenario.fleet.n_clients)
+    counts = participation(took_part(rest), scenario.fleet.n_clients)
     return float(rest["duration_s"].sum()), gini(counts)
 
 

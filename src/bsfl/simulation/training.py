@@ -1,0 +1,181 @@
+"""The global model as it is trained: updates in, the next model out, evaluated now and then."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.learning.task import Params, Task, Update, Weighting, shares
+from bsfl.records import OK, FloatArray, IntArray, Report
+from bsfl.rounds import staleness_weight
+
+WEIGHTINGS = ("samples", "equal", "fedau")
+CUTOFF = 50
+"""Rounds after which FedAU stops counting how long a client has been away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What came of invitations that went out together.
+
+    Attributes:
+        t: The round in which they went out.
+        report: What each client showed.
+        base: The model that was sent; None where nothing is trained.
+        staleness: How often the model has changed since.
+    """
+
+    t: int
+    report: Report
+    base: Params = None
+    staleness: int = 0
+
+    @property
+    def kept(self) -> IntArray:
+        """The clients whose answers enter the model."""
+        return np.asarray(self.report.clients[self.report.outcome == OK])
+
+
+@dataclass(slots=True)
+class Training:
+    """The global model as it is trained.
+
+    Attributes:
+        task: What is trained.
+        seed: Root of the training's randomness, the same for every policy.
+        evaluate_every_s: Virtual seconds between two evaluations, the same for slow and for quick
+            rounds; 0: after every round. The last round is always evaluated.
+        weighting: "samples": the average weighs clients by their data; "equal": all the same;
+            "fedau": by their data and by how long each was away (Wang and Ji 2024).
+        model: The global model; None before the first round.
+        due_s: Virtual time of the next evaluation.
+    """
+
+    task: Task
+    seed: int
+    evaluate_every_s: float = 0.0
+    weighting: str = "samples"
+    model: Params = None
+    due_s: float = 0.0
+    _absence: "Absence | None" = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        checks.one_of("weighting", self.weighting, WEIGHTINGS)
+        if self.weighting == "fedau":
+            self._absence = Absence(self.task.samples)
+
+    def start(self) -> Params:
+        """Return the global model that clients start from now."""
+        if self.model is None:
+            self.model = self.task.init(self.seed)
+        return self.model
+
+    def train(self, answers: Answers) -> tuple[Answers, list[Update]]:
+        """Let those whose work counts train; return the report with their losses and sizes, too."""
+        report = answers.report
+        counts = report.outcome == OK
+        updates = list(
+            self.task.train(answers.base, report.clients[counts], t=answers.t, seed=self.seed)
+        )
+        loss, samples = report.loss.copy(), report.samples.copy()
+        loss[counts] = [update.loss for update in updates]
+        samples[counts] = [update.samples for update in updates]
+        return replace(answers, report=replace(report, loss=loss, samples=samples)), updates
+
+    def round(
+        self, came: Sequence[Answers], weigh: Callable[[IntArray], FloatArray] | None = None
+    ) -> list[Answers]:
+        """Train what came in a round, apply it, and return it with losses and sizes.
+
+        Args:
+            came: Answers to this round, and to earlier ones.
+            weigh: Returns what clients weigh, as a policy wants it; None: by `weighting`.
+        """
+        trained = [self.train(one) for one in came]
+        updates = [update for _, ones in trained for update in ones]
+        bases = [one.base for one, ones in trained for _ in ones]
+        stale = [one.staleness for one, ones in trained for _ in ones]
+        weights = None if weigh is None else weigh(np.array([u.client for u in updates], np.int64))
+        self.apply(updates, bases, stale, weights)
+        return [one for one, _ in trained]
+
+    def apply(
+        self,
+        updates: Sequence[Update],
+        bases: Sequence[Params],
+        staleness: Sequence[int],
+        weights: FloatArray | None = None,
+    ) -> None:
+        r"""Move the model by what clients changed: w <- w + sum_k s_k omega_k (w_k - base_k).
+
+        s_k is the weight of an update's staleness. With omega_k = n_k / sum n and w as everyone's
+        base that is the average of their models.
+
+        Args:
+            updates: What they brought home.
+            bases: The model that each started from.
+            staleness: How often the model has changed since.
+            weights: omega_k; None: by `weighting`.
+        """
+        model = self.start()
+        if weights is None and self._absence:
+            weights = self._absence.weights([update.client for update in updates])
+        if weights is None:
+            by: Weighting = "equal" if self.weighting == "equal" else "samples"
+            weights = shares([update.samples for update in updates], by)
+            if all(base is model for base in bases):
+                self.model = self.task.aggregate(model, updates, weights)
+                return
+        weights = weights * [staleness_weight(s) for s in staleness]
+        left = {id(model): (model, 1.0)}  # what the models that were sent weigh, in all
+        for base, weight in zip(bases, weights.tolist(), strict=True):
+            left[id(base)] = base, left.get(id(base), (base, 0.0))[1] - weight
+        sent = [Update(client=-1, params=base, loss=0.0, samples=0) for base, _ in left.values()]
+        weights = np.concatenate([weights, [weight for _, weight in left.values()]])
+        self.model = self.task.aggregate(model, [*updates, *sent], weights)
+
+    def evaluation(self, clock_s: float, *, last: bool) -> dict[str, Any]:
+        """Return how good the model is, as fields of a record, if it is time for that."""
+        if clock_s < self.due_s and not last:
+            return {}
+        if step := self.evaluate_every_s:
+            self.due_s = (clock_s // step + 1) * step
+        test = self.task.evaluate(self.start())
+        return {
+            "test_loss": math.inf if math.isnan(test.loss) else test.loss,  # it diverged
+            "test_accuracy": test.accuracy,
+            "worst_label_accuracy": test.worst_label_accuracy,
+        }
+
+
+class Absence:
+    r"""How long clients are away between two participations, and what they weigh for it (FedAU).
+
+    An update weighs p_k omega_k with p_k = n_k / sum n and omega_k the mean number of rounds from
+    one participation to the next, none counted longer than the cutoff: who comes rarely weighs
+    more, so that the model moves as if everyone came always.
+
+    >>> absence = Absence(np.array([1, 1]))
+    >>> [absence.weights([0]).tolist() for _ in range(3)], absence.weights([1]).tolist()
+    ([[0.5], [0.5], [0.5]], [2.0])
+    """
+
+    def __init__(self, samples: IntArray, cutoff: int = CUTOFF) -> None:
+        self.share, self.cutoff, self.t = samples / samples.sum(), cutoff, 0
+        self.since = np.zeros(len(samples), dtype=np.int64)
+        self.n_intervals = np.zeros(len(samples), dtype=np.int64)
+        self.mean = np.zeros(len(samples))
+
+    def weights(self, clients: Sequence[int]) -> FloatArray:
+        """Book a round in which these clients took part, and return what their updates weigh."""
+        self.t += 1
+        length = self.t - self.since
+        ends = length >= self.cutoff
+        ends[list(clients)] = True
+        self.n_intervals[ends] += 1
+        self.mean[ends] += (length[ends] - self.mean[ends]) / self.n_intervals[ends]
+        self.since[ends] = self.t
+        return np.asarray((self.share * self.mean)[list(clients)])

@@ -1,6 +1,6 @@
 """The g functions against numbers worked out by hand."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsfl.errors import InvalidInput
+from bsfl.estimation.averages import Selections
 from bsfl.fairness import capped_shares
 from bsfl.generalization import equal_deficit, loss_deficit, signed_power, weighted_deficit
 from bsfl.records import Roster, RoundContext
@@ -20,14 +21,21 @@ def context(t, m, **roster):
     )
 
 
-def history(selected, loss=(np.nan,) * 4):
-    return SimpleNamespace(selected=np.array(selected), loss=np.array(loss))
+def history(selected, loss=(np.nan,) * 4, late=(0,) * 4):
+    return Selections(selected=np.array(selected), late=np.array(late), loss=np.array(loss))
 
 
 def test_equal_deficit_is_m_over_k_minus_rate():
     # m/K = 2/4; c/t = 0/4, 1/4, 2/4, 4/4
     deficit = equal_deficit(np.arange(4), history([0, 1, 2, 4]), context(4, 2))
     assert deficit == pytest.approx([0.5, 0.25, 0.0, -0.5])
+
+
+def test_a_late_answer_is_owed_and_over_selection_raises_no_target():
+    # 3 invited for 2 places: m/K = 2/4. The second was late once: c = 1 of 2 selections
+    here = replace(context(4, 3), enough=2)
+    deficit = equal_deficit(np.arange(4), history([2, 2, 4, 4], late=[0, 1, 0, 0]), here)
+    assert deficit == pytest.approx([0.0, 0.25, -0.5, -0.5])
 
 
 def test_weighted_deficit_uses_quality_times_size():

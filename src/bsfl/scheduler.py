@@ -219,7 +219,13 @@ class Scheduler:
             self._unbooked = NOBODY
 
     def _context(self, t: int, available: IntArray, m: int) -> RoundContext:
-        return RoundContext(t=t, available=available, cohort_size=m, roster=self._clients.roster())
+        return RoundContext(
+            t=t,
+            available=available,
+            cohort_size=m,
+            enough=min(m, self.cohort_size),
+            roster=self._clients.roster(),
+        )
 
     def _grow_state(self) -> None:
         """Make room in the policy's state for the clients that joined since the last round."""

@@ -121,7 +121,7 @@ def test_over_selection_hears_the_others_later():
     game.open(available=["a", "c"])
     game.clock.now = began + 6.0
     game.rounds.hear({("b", 1): "ok"})
-    assert game.told[-1] == ("b", "ok", 6.0), "learned from, though its work is not used"
+    assert game.told[-1] == ("b", "late", 6.0), "learned from, though its work is not used"
     assert game.scheduler.outstanding == ["a", "c"]
 
 
@@ -181,7 +181,7 @@ def test_a_client_that_was_restarted_and_invited_twice():
     game.clock.now = began + 4.0
     calls = game.scheduler.calls
     game.rounds.hear({("a", 1): "ok", ("a", 2): "ok"})
-    assert game.told[1:] == [("a", "ok", 4.0), ("a", "ok", 3.0)]
+    assert game.told[1:] == [("a", "late", 4.0), ("a", "ok", 3.0)]
     assert game.scheduler.calls == calls + 2, "one report cannot name a client twice"
     closed = game.rounds.close()
     assert (closed.kept, closed.latencies, closed.n_late) == (("a",), {"a": 3.0}, 1)
@@ -246,7 +246,7 @@ def test_a_round_may_be_closed_before_it_is_over():
     closed = game.rounds.close()
     assert (closed.kept, closed.timeouts) == (("a",), ()), "the others are not overdue"
     game.hear_at(2.0, ("b", 1))
-    assert game.told[-1] == ("b", "ok", 2.0)
+    assert game.told[-1] == ("b", "late", 2.0)
 
 
 def test_calls_out_of_order():
@@ -263,7 +263,7 @@ def test_a_refused_answer_changes_nothing():
     game.open()
     game.clock.now += 1.0
     with pytest.raises(
-        InvalidInput, match="outcome must be one of ok, timeout, failed, got 'fine'"
+        InvalidInput, match="outcome must be one of ok, timeout, failed, late, got 'fine'"
     ):
         game.rounds.hear({("a", 1): "ok", ("b", 1): "fine"})
     assert game.rounds.invitations.busy == {"a", "b", "c"}

@@ -55,7 +55,9 @@ def test_answers_at_the_deadline_are_in_time():
 def test_rounds_on_the_virtual_clock_follow_the_plan():
     """Over-selection ends at the m-th answer, a quorum may come after the deadline."""
     first_two = run(0, 1, 2, latencies=[9.0, 3.0, 5.0], cohort_size=2)
-    assert (first_two.duration_s, first_two.n_timeouts) == (5.0, 1)
+    assert (first_two.duration_s, first_two.n_timeouts) == (5.0, 0)
+    assert first_two.report.clients.tolist() == [1, 2]
+    assert [part.tolist() for part in first_two.at_work] == [[0], [9.0]], "not overdue yet"
     ties = run(0, 1, 2, latencies=[5.0, 3.0, 5.0], cohort_size=2)
     assert (ties.duration_s, ties.n_timeouts) == (5.0, 0)
     for latencies, duration_s in (([1.0, 80.0, 80.0, 90.0], 80.0), ([1.0, 130.0, 99.0], 99.0)):
@@ -214,7 +216,9 @@ def test_the_simulation_weighs_the_clients(weighting):
 
 
 def test_how_clients_are_weighed_is_checked():
-    with pytest.raises(InvalidInput, match="weighting must be one of samples, equal, got 'loss'"):
+    with pytest.raises(
+        InvalidInput, match="weighting must be one of samples, equal, fedau, got 'loss'"
+    ):
         Training(Constant(), seed=0, weighting="loss")
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import FAILED, OK, FloatArray, IntArray, Report, RoundContext, pick
+from bsfl.records import FAILED, LATE, FloatArray, IntArray, Report, RoundContext, pick
 from bsfl.requirements import keep_losses
 from bsfl.state import ClientState, per_client
 
@@ -15,23 +15,24 @@ Share = float | FloatArray
 class Selections(ClientState):
     """How often each client was chosen, and the last loss it reported (NaN: never).
 
-    `selected` counts for exploration. `missed` are the selections whose answer did not enter the
-    model, as it came late or not at all; what a client is owed counts the others.
+    `selected` counts for exploration. What a client is owed does not count the selections whose
+    answer came when its round was over, `late`: it worked, and is not in the model. A timeout or
+    a failure counts as a chance that it had: else who never answers would be asked in every round.
     """
 
     selected: IntArray = per_client(0)
-    missed: IntArray = per_client(0)
+    late: IntArray = per_client(0)
     loss: FloatArray = per_client(np.nan)
 
     def book(self, report: Report) -> None:
-        """Take in the selections, misses and losses of a report."""
+        """Take in the selections, late answers and losses of a report."""
         self.selected[report.chosen] += 1
-        self.missed[report.clients[report.outcome != OK]] += 1
+        self.late[report.clients[report.outcome == LATE]] += 1
         keep_losses(self.loss, report)
 
     def served(self, clients: IntArray) -> IntArray:
         """Return c_k: how often each client took part, answers that are awaited included."""
-        return pick(self.selected, clients) - pick(self.missed, clients)
+        return pick(self.selected, clients) - pick(self.late, clients)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -152,7 +152,7 @@ class BSFL:
         self.index.learn(state.index, clients, values, stats, context.roster)
         self.memory.add(state.memory, clients, context.t, values)
         if isinstance(self.alpha, Aim) and len(report.chosen):  # once a round, however reported
-            self.alpha.adapt(state.weight, state.selected - state.missed, context)
+            self.alpha.adapt(state.weight, state.selected - state.late, context)
 
     def ucb(self, state: BsflState, context: RoundContext) -> FloatArray:
         """Return ucb(k, t-1) of the available clients (eq. update_ucb)."""

@@ -136,7 +136,7 @@ def test_late_answers_of_the_over_selected_are_learned_from():
     nodes = fleet(1.0, 2.0, itertools.chain([8.0], itertools.repeat(2.5)))
     selected, grid = federation(nodes, scheduler=scheduler, invite=1.5, deadline_s=30.0)
     start(selected, grid, rounds=6)
-    assert ("2", "ok", 8.0) in [(c, o, round(s)) for c, o, s in scheduler.told]
+    assert ("2", "late", 8.0) in [(c, o, round(s)) for c, o, s in scheduler.told]
     assert not any(outcome == "timeout" for _, outcome, _ in scheduler.told)
     assert sum(r.n_late for r in selected.rounds) >= 1
     assert "2" not in selected.rounds[1].cohort, "busy with the first round"

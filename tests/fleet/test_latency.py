@@ -116,10 +116,10 @@ def test_every_draw_depends_on_seed_and_round_alone():
         return Fleet(latency=latency, tau_min=0.05, tau_max=1.0, seed=seed)
 
     first, again, other = world(1), world(1), world(2)
-    first.latencies(7)  # asking twice or in another order moves nothing
-    assert np.array_equal(first.latencies(3), again.latencies(3))
-    assert not np.array_equal(first.latencies(3), first.latencies(4))
-    assert not np.array_equal(first.latencies(3), other.latencies(3))
+    first.latencies(7, 0.0)  # asking twice or in another order moves nothing
+    assert np.array_equal(first.latencies(3, 0.0), again.latencies(3, 0.0))
+    assert not np.array_equal(first.latencies(3, 0.0), first.latencies(4, 0.0))
+    assert not np.array_equal(first.latencies(3, 0.0), other.latencies(3, 0.0))
 
 
 def test_authors_bimodal_population():

@@ -97,7 +97,7 @@ def test_learned_speeds_by_hand(results):
     fleet = results.scenario.fleet.build(0)
     records = results.run_file("random", 0).read()
     seen = [
-        fleet.tau_min / min(fleet.latencies(int(r["t"]))[5], fleet.tau_max)
+        fleet.tau_min / min(fleet.latencies(int(r["t"]), 0.0)[5], fleet.tau_max)
         for r in records
         if 5 in r["cohort"]
     ]

@@ -30,8 +30,8 @@ def test_what_a_scenario_says_is_built():
     )
     world = scenario.fleet.build(seed=1)
     assert world.n_clients == 12
-    assert 0 < len(world.available(1)) < 12
-    assert np.isinf(np.concatenate([world.latencies(t) for t in range(1, 20)])).any()
+    assert 0 < len(world.available(1, 0.0)) < 12
+    assert np.isinf(np.concatenate([world.latencies(t, 0.0) for t in range(1, 20)])).any()
     assert world.latency.phase(1) != world.latency.phase(9)
     assert world.samples.mean() == pytest.approx(50, rel=0.05)
     assert np.all((world.quality >= 0.5) & (world.quality <= 1.0))
@@ -43,8 +43,8 @@ def test_what_a_scenario_says_is_built():
 
 def test_worlds_depend_on_the_seed():
     spec = parse().fleet
-    assert np.array_equal(spec.build(1).latencies(2), spec.build(1).latencies(2))
-    assert not np.array_equal(spec.build(1).latencies(2), spec.build(2).latencies(2))
+    assert np.array_equal(spec.build(1).latencies(2, 0.0), spec.build(1).latencies(2, 0.0))
+    assert not np.array_equal(spec.build(1).latencies(2, 0.0), spec.build(2).latencies(2, 0.0))
 
 
 def test_a_drift_by_swapping_moves_the_share_it_says():

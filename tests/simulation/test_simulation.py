@@ -69,7 +69,7 @@ def test_the_clock_adds_up_what_the_fleet_drew():
     records = list(simulate(UniformRandom(), world, cohort_size=3, rounds=20, seed=4))
     clock = 0.0
     for record in records:
-        clock += min(world.latencies(record.t)[list(record.cohort)].max(), 60.0)
+        clock += min(world.latencies(record.t, clock)[list(record.cohort)].max(), 60.0)
         assert record.clock_s == pytest.approx(clock)
     assert [r.t for r in records] == list(range(1, 21))
 
@@ -101,7 +101,7 @@ def test_regret_equals_exhaustive_search_over_the_policys_own_history(policy, av
     mu = world.mean_speed(1)
     count = np.zeros(8)
     for record in simulate(policy, world, cohort_size=3, rounds=40, objective=objective):
-        who = world.available(record.t)
+        who = world.available(record.t, 0.0)
         deviation = 3 / 8 - count[who] / record.t
         g = np.sign(deviation) * deviation**2
         chosen = np.searchsorted(who, record.cohort)

@@ -61,13 +61,17 @@ class Fleet:
             features=self.features,
         )
 
-    def latencies(self, t: int) -> FloatArray:
-        """Return the seconds every client takes in round t; infinite if no answer comes."""
+    def latencies(self, t: int, clock_s: float) -> FloatArray:
+        """Return the seconds every client takes in round t, which starts at clock_s.
+
+        Infinite if no answer comes.
+        """
         return np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
 
-    def available(self, t: int) -> IntArray:
+    def available(self, t: int, clock_s: float) -> IntArray:
+        """Return who can be reached at clock_s, when round t starts."""
         rng = stream(self.seed, "availability", t)
-        return np.flatnonzero(self.availability.reachable(t, self.n_clients, rng))
+        return np.flatnonzero(self.availability.reachable(t, clock_s, self.n_clients, rng))
 
     def mean_speed(self, t: int) -> FloatArray:
         """Return the truth: mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""

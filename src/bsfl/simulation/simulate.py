@@ -48,10 +48,10 @@ def simulate(
     while t < rounds and clock_s < time_s:
         t += 1
         context = RoundContext(
-            t=t, available=fleet.available(t), cohort_size=cohort_size, roster=roster
+            t=t, available=fleet.available(t, clock_s), cohort_size=cohort_size, roster=roster
         )
         cohort = policy.select(state, context, stream(seed, "policy", t))
-        outcome = run_round(cohort, fleet.latencies(t), plan)
+        outcome = run_round(cohort, fleet.latencies(t, clock_s), plan)
         clock_s += outcome.duration_s
         report = outcome.observations
         if training:

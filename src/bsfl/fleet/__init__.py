@@ -2,6 +2,7 @@
 
 from bsfl.fleet.availability import Always, Independent, RecordedAvailability, read_availability
 from bsfl.fleet.fleet import Fleet
+from bsfl.fleet.intervals import Intervals, read_intervals
 from bsfl.fleet.latency import (
     Flaky,
     Latencies,
@@ -23,6 +24,7 @@ __all__ = [
     "Flaky",
     "Fleet",
     "Independent",
+    "Intervals",
     "Latencies",
     "Recorded",
     "RecordedAvailability",
@@ -34,5 +36,6 @@ __all__ = [
     "lognormal",
     "make_split",
     "read_availability",
+    "read_intervals",
     "shifted_exponential",
 ]

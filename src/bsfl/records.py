@@ -173,12 +173,15 @@ class RoundContext:
             not use it: an answer may come in long after its round.
         cohort_size: m, how many to choose; all available ones when there are fewer.
         roster: Who belongs to the fleet; None for a plain fleet of equals.
+        online_s: For how many seconds each of the available has been online, in their order; None
+            where the server does not know.
     """
 
     t: int
     available: IntArray
     cohort_size: int
     roster: Roster | None = None
+    online_s: FloatArray | None = None
 
     def n_members(self, n_known: int) -> int:
         """Return K, the size of the fleet, when `n_known` clients were ever met."""

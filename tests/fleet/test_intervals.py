@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.fleet import Intervals, read_intervals
+from bsfl.fleet import Fleet, Intervals, lognormal, read_intervals
 
 NAN = np.nan
 RNG = np.random.default_rng(0)
@@ -181,3 +181,25 @@ def test_mistakes_in_a_record_are_named_with_file_and_line(tmp_path, content, me
 def test_settings_of_a_record_are_checked(tmp_path, settings, message):
     with pytest.raises(InvalidInput, match=message):
         read(tmp_path, "client,start_s,end_s\na,1,2\n", **settings)
+
+
+def test_an_answer_that_would_come_after_its_client_left_never_comes():
+    # everyone takes 8 s; at 12 client 0 stays until 20, at 13 it leaves a second too early
+    latency = lognormal(np.full(4, 8.0), np.zeros(4))
+    fleet = Fleet(latency=latency, tau_min=1.0, tau_max=60.0, availability=CLIENTS)
+    assert fleet.latencies(1, 12.0).tolist() == [8, np.inf, np.inf, 8]
+    assert fleet.latencies(1, 13.0).tolist() == [np.inf, np.inf, np.inf, 8]
+    # over the end of the period and far into later ones; client 2 is online from 90 to 115
+    assert fleet.latencies(1, 99.0).tolist() == [np.inf, np.inf, 8, 8]
+    assert fleet.latencies(1, 707.0).tolist() == [np.inf, np.inf, 8, 8]
+    assert fleet.latencies(1, 708.0).tolist() == [np.inf, np.inf, np.inf, 8]
+
+
+def test_the_intervals_must_be_those_of_the_fleet():
+    with pytest.raises(InvalidInput, match="all 3 clients of the fleet, got the intervals of 4"):
+        Fleet(
+            latency=lognormal(np.ones(3), np.zeros(3)),
+            tau_min=1.0,
+            tau_max=2.0,
+            availability=CLIENTS,
+        )

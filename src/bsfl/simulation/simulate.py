@@ -47,8 +47,13 @@ def simulate(
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
         t += 1
+        available, online_s = fleet.available(t, clock_s), fleet.online_s(clock_s)
         context = RoundContext(
-            t=t, available=fleet.available(t, clock_s), cohort_size=cohort_size, roster=roster
+            t=t,
+            available=available,
+            cohort_size=cohort_size,
+            roster=roster,
+            online_s=None if online_s is None else online_s[available],
         )
         cohort = policy.select(state, context, stream(seed, "policy", t))
         outcome = run_round(cohort, fleet.latencies(t, clock_s), plan)

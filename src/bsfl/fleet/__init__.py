@@ -16,6 +16,7 @@ from bsfl.fleet.latency import (
 )
 from bsfl.fleet.populations import POPULATIONS
 from bsfl.fleet.split import SPLITS, Split, make_split
+from bsfl.fleet.week import phone_week
 
 __all__ = [
     "POPULATIONS",
@@ -35,6 +36,7 @@ __all__ = [
     "inverse_normal",
     "lognormal",
     "make_split",
+    "phone_week",
     "read_availability",
     "read_intervals",
     "shifted_exponential",

@@ -54,6 +54,32 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
     assert sorted(latency.source) == list(range(12))
 
 
+def test_a_few_clients_may_be_flaky():
+    failures = {"probability": 1.0, "share": 0.25}
+    scenario = parse(fleet__failures=failures)
+    lost = [np.isinf(scenario.fleet.build(1).latencies(t, 0.0)) for t in range(1, 20)]
+    assert np.all(lost == lost[0]), "the same clients in every round"
+    assert np.sum(lost[0]) == 3, "a quarter of 12"
+    other = scenario.fleet.build(2).latencies(1, 0.0)
+    assert not np.array_equal(np.isinf(other), lost[0]), "others in another world"
+    with_base = parse(fleet__failures={**failures, "base": 0.25}).fleet.build(1).latency
+    assert sorted(with_base.probability) == [0.25] * 9 + [1.0] * 3
+
+
+def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
+    (tmp_path / "lives.csv").write_text("client,start_s,end_s\na,3600,7200\n")
+    part = 'kind = "intervals"\npath = "lives.csv"\nperiod_s = 86400\nstart_hour = 1.5'
+    text = SMALL.replace("[objective]", f"[fleet.availability]\n{part}\n\n[objective]")
+    (tmp_path / "own.toml").write_text(text)
+    world = read_scenario(tmp_path / "own.toml").world(0)
+    # everyone follows the one record: at half past one they have been there for half an hour
+    assert world.online_s(0.0).tolist() == [1800.0] * 12
+    assert len(world.available(1, 1800.0)) == 0
+    week = parse(fleet__availability={"kind": "week", "start_hour": 5.0}).fleet.build(0)
+    assert week.availability.origin_s == 5 * 3600
+    assert parse().fleet.build(0).online_s(0.0) is None
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -81,6 +107,27 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             r"\[fleet.availability\]: kind must be one of",
         ),
         ({"fleet__availability": {"kind": "recorded"}}, "path must be given for kind = 'recorded'"),
+        ({"fleet__availability": {"kind": "intervals"}}, "for kind = 'recorded' or 'intervals'"),
+        (
+            {"fleet__availability": {"kind": "week", "path": "x"}},
+            "path must be given for kind = 'recorded' or 'intervals', and only for them",
+        ),
+        (
+            {"fleet__availability": {"kind": "intervals", "path": "x.csv"}},
+            r"\[fleet\]: x.csv cannot be read",
+        ),
+        (
+            {"fleet__availability": {"kind": "week", "start_hour": 25}},
+            r"\[fleet.availability\]: start_hour must be between 0 and 24, got 25",
+        ),
+        (
+            {"fleet__availability": {"start_hour": 3}},
+            "start_hour belongs to kind 'intervals' or 'week'",
+        ),
+        (
+            {"fleet__availability": {"kind": "week", "period_s": 9.0}},
+            "period_s belongs to kind = 'intervals'",
+        ),
         ({"fleet__drift": {"share": 0.5}}, r"\[fleet.drift\]: missing .*'at'"),
         (
             {"fleet__drift": {"at": 3, "share": 2}},
@@ -133,6 +180,23 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             "missing key 'alpha'",
         ),
         ({"fleet__failures": {"p": 1}}, r"\[fleet.failures\]: unknown key 'p'"),
+        ({"fleet__failures": {"share": 0.5}}, r"\[fleet.failures\]: missing key 'probability'"),
+        (
+            {"fleet__failures": {"probability": 2}},
+            r"\[fleet.failures\]: probability must be between 0 and 1, got 2",
+        ),
+        (
+            {"fleet__failures": {"probability": 0.5, "share": -1}},
+            r"\[fleet.failures\]: share must be between 0 and 1, got -1",
+        ),
+        (
+            {"fleet__failures": {"probability": 0.5, "base": 0.1}},
+            r"\[fleet.failures\]: base is for the clients outside a share; give the share, too",
+        ),
+        (
+            {"fleet__failures": {"probability": 0.5, "share": 0.01}},
+            "share must make at least 1 of the 12 clients flaky, got 0.01",
+        ),
         ({"fleet__data": {"quality": [0, 1]}}, r"\[fleet.data\]: quality must be a range within"),
         (
             {"objective__beta": 0},

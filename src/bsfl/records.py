@@ -180,6 +180,8 @@ class RoundContext:
         cohort_size: How many to choose; all available ones when there are fewer.
         enough: How many answers end the round, fewer than are chosen under over-selection; 0: all.
         roster: Who belongs to the fleet; None for a plain fleet of equals.
+        online_s: For how many seconds each of the available has been online, in their order; None
+            where the server does not know.
     """
 
     t: int
@@ -187,6 +189,7 @@ class RoundContext:
     cohort_size: int
     enough: int = 0
     roster: Roster | None = None
+    online_s: FloatArray | None = None
 
     @property
     def quota(self) -> int:

@@ -78,6 +78,9 @@ MODELS = {
         lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), np.array([1, 2, 0.5]), 1
     ),
     "flaky": Flaky(lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), 0.3),
+    "flaky one by one": Flaky(
+        lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), np.array([0.0, 0.1, 0.8])
+    ),
 }
 
 
@@ -89,6 +92,15 @@ def test_true_means_equal_the_average_of_draws(name):
     draws = 1 / np.clip(np.array([model.draw(5, rng) for _ in range(n)]), low, high)
     margin = 4 * draws.std(axis=0) / sqrt(n) + 1e-9
     assert np.all(np.abs(draws.mean(axis=0) - model.mean_inverse(5, low, high)) < margin)
+
+
+def test_failures_of_all_clients_are_those_of_each_with_the_same_probability():
+    base = lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2))
+    alike, each = Flaky(base, 0.3), Flaky(base, np.full(3, 0.3))
+    for t in range(1, 50):
+        one, other = (model.draw(t, stream(0, "latency", t)) for model in (alike, each))
+        assert np.array_equal(one, other)
+    assert np.array_equal(alike.mean_inverse(1, 0.05, 1.0), each.mean_inverse(1, 0.05, 1.0))
 
 
 def test_a_negative_rate_is_slow_not_fast():
@@ -116,10 +128,10 @@ def test_every_draw_depends_on_seed_and_round_alone():
         return Fleet(latency=latency, tau_min=0.05, tau_max=1.0, seed=seed)
 
     first, again, other = world(1), world(1), world(2)
-    first.latencies(7)  # asking twice or in another order moves nothing
-    assert np.array_equal(first.latencies(3), again.latencies(3))
-    assert not np.array_equal(first.latencies(3), first.latencies(4))
-    assert not np.array_equal(first.latencies(3), other.latencies(3))
+    first.latencies(7, 0.0)  # asking twice or in another order moves nothing
+    assert np.array_equal(first.latencies(3, 0.0), again.latencies(3, 0.0))
+    assert not np.array_equal(first.latencies(3, 0.0), first.latencies(4, 0.0))
+    assert not np.array_equal(first.latencies(3, 0.0), other.latencies(3, 0.0))
 
 
 def test_authors_bimodal_population():

@@ -63,7 +63,7 @@ def test_bad_traces(tmp_path, content, message):
 
 def test_independent_availability_has_its_rate():
     rng = np.random.default_rng(0)
-    reached = np.mean([Independent(0.3).reachable(t, 1000, rng).mean() for t in range(50)])
+    reached = np.mean([Independent(0.3).reachable(t, 0.0, 1000, rng).mean() for t in range(50)])
     # 50,000 coin flips: four standard deviations are 0.0082
     assert reached == pytest.approx(0.3, abs=0.0082)
 
@@ -72,7 +72,7 @@ def test_recorded_availability(tmp_path):
     state = np.array([[1, 0, -1], [0, 1, 1]], dtype=np.int8)
     np.savez(tmp_path / "a.npz", state=state)
     model = read_availability(tmp_path / "a.npz", 3, np.random.default_rng(0), rounds_per_step=2)
-    rows = [model.reachable(t, 3, np.random.default_rng(0)) for t in range(1, 6)]
+    rows = [model.reachable(t, 0.0, 3, np.random.default_rng(0)) for t in range(1, 6)]
     for row, step in zip(rows, (0, 0, 1, 1, 0), strict=True):
         assert row.tolist() == (state[step][model.device] == 1).tolist()
     np.save(tmp_path / "b.npy", np.full((2, 2), 7))
@@ -112,7 +112,7 @@ def test_recorded_phones_are_rarely_available():
     path = DEVICES / "flash_availability_30min_723dev.npz"
     model = read_availability(path, 723, np.random.default_rng(0))
     rates = np.mean(
-        [model.reachable(t, 723, np.random.default_rng(0)) for t in range(1, 242)], axis=0
+        [model.reachable(t, 0.0, 723, np.random.default_rng(0)) for t in range(1, 242)], axis=0
     )
     # 8 % of what is known; unknown counts as not available
     state = np.load(path)["state"]

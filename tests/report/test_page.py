@@ -97,7 +97,7 @@ def test_learned_speeds_by_hand(results):
     fleet = results.scenario.fleet.build(0)
     records = results.run_file("random", 0).read()
     seen = [
-        fleet.tau_min / min(fleet.latencies(int(r["t"]))[5], fleet.tau_max)
+        fleet.tau_min / min(fleet.latencies(int(r["t"]), 0.0)[5], fleet.tau_max)
         for r in records
         if 5 in r["cohort"]
     ]
@@ -106,6 +106,33 @@ def test_learned_speeds_by_hand(results):
     assert speeds.mean[5] == pytest.approx(np.mean(seen))
     assert speeds.half[5] == pytest.approx(1.96 * np.std(seen, ddof=1) / len(seen) ** 0.5)
     assert speeds.truth == pytest.approx(fleet.mean_speed(1))
+
+
+def test_worlds_that_go_by_the_clock_are_drawn_again_at_the_same_time(tmp_path):
+    (tmp_path / "lives.csv").write_text("client,start_s,end_s\na,0,25\nb,10,45\n")
+    lives = {"kind": "intervals", "path": str(tmp_path / "lives.csv"), "period_s": 50.0}
+    content = {
+        "title": "by the clock",
+        "rounds": 40,
+        "cohort_size": 3,
+        "fleet": {
+            "n_clients": 12,
+            "tau_min": 1.0,
+            "tau_max": 60.0,
+            "latency": {"population": "lognormal", "median": 10.0, "spread": 0.0, "sigma": 0.0},
+            "availability": lives,
+        },
+        "policies": {"random": {}},
+    }
+    scenario = parse_scenario(content, name="clock", file="clock.toml")
+    results = run_scenario(scenario, tmp_path / "out", seeds=1, jobs=1)
+    records = results.run_file("random", 0).read()
+    n_asked, n_lost = np.sum(records["cohort"] >= 0), records["n_timeouts"].sum()
+    assert 0 < n_lost < n_asked
+    speeds = learned_speeds(results, "random", 0)
+    # an answer takes 10 s, a lost one shows the deadline of 60 s
+    expected = (n_asked - n_lost) / 10 + n_lost / 60
+    assert np.nansum(speeds.mean * speeds.count) == pytest.approx(expected)
 
 
 @pytest.mark.slow

@@ -79,12 +79,12 @@ def test_what_is_on_disk_is_told_and_not_trained(task, tmp_path):
     play(task, tmp_path / "cut", 6)
     resumed, again, retold = play(task, tmp_path / "cut", 9)
     assert whole.trained == list(range(1, 10))
-    assert resumed.trained == [6, 7, 8, 9], "round 5 was the last one saved"
+    assert resumed.trained == [7, 8, 9], "round 6 was the last one saved"
     assert (whole.evaluated, resumed.evaluated) == (4, 2)
     assert retold == told
-    for layer, arrays in params.items():
+    for layer, arrays in params.params.items():
         for name, array in arrays.items():
-            assert np.array_equal(array, again[layer][name]), (layer, name)
+            assert np.array_equal(array, again.params[layer][name]), (layer, name)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:-1] + b"?", lambda b: b"what"])
@@ -104,9 +104,18 @@ def test_a_finished_run_keeps_no_checkpoint(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.model"))
 
 
-def test_a_killed_training_run_ends_with_the_same_accuracy(tmp_path):
+@pytest.mark.parametrize(
+    "round_",
+    [
+        {"kind": "barrier"},
+        {"kind": "barrier", "invite": 1.7, "late": "apply"},
+        {"kind": "buffered", "concurrency": 4, "buffer": 2},
+    ],
+    ids=["barrier", "late", "buffered"],
+)
+def test_a_killed_training_run_ends_with_the_same_accuracy(tmp_path, round_):
     """Kill -9 the real command in the middle of training, as often as it takes."""
-    content = {**CONTENT, "rounds": 60}
+    content = {**CONTENT, "rounds": 60, "round": round_}
     whole = run_scenario(parse_scenario(content, name="cut", file="x"), tmp_path / "a", jobs=1)
     script = (
         "import json, sys; from pathlib import Path\n"

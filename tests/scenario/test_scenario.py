@@ -1,9 +1,12 @@
 """Scenario files: every shipped one is sound, every mistake is named."""
 
+import re
+
 import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
+from bsfl.rounds import BufferPlan, RoundPlan
 from bsfl.scenario import (
     find_scenario,
     read_scenario,
@@ -30,8 +33,8 @@ def test_what_a_scenario_says_is_built():
     )
     world = scenario.fleet.build(seed=1)
     assert world.n_clients == 12
-    assert 0 < len(world.available(1)) < 12
-    assert np.isinf(np.concatenate([world.latencies(t) for t in range(1, 20)])).any()
+    assert 0 < len(world.available(1, 0.0)) < 12
+    assert np.isinf(np.concatenate([world.latencies(t, 0.0) for t in range(1, 20)])).any()
     assert world.latency.phase(1) != world.latency.phase(9)
     assert world.samples.mean() == pytest.approx(50, rel=0.05)
     assert np.all((world.quality >= 0.5) & (world.quality <= 1.0))
@@ -43,8 +46,8 @@ def test_what_a_scenario_says_is_built():
 
 def test_worlds_depend_on_the_seed():
     spec = parse().fleet
-    assert np.array_equal(spec.build(1).latencies(2), spec.build(1).latencies(2))
-    assert not np.array_equal(spec.build(1).latencies(2), spec.build(2).latencies(2))
+    assert np.array_equal(spec.build(1).latencies(2, 0.0), spec.build(1).latencies(2, 0.0))
+    assert not np.array_equal(spec.build(1).latencies(2, 0.0), spec.build(2).latencies(2, 0.0))
 
 
 def test_a_drift_by_swapping_moves_the_share_it_says():
@@ -52,6 +55,32 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
     latency = scenario.fleet.build(0).latency
     assert np.sum(latency.source != np.arange(12)) == 6
     assert sorted(latency.source) == list(range(12))
+
+
+def test_a_few_clients_may_be_flaky():
+    failures = {"probability": 1.0, "share": 0.25}
+    scenario = parse(fleet__failures=failures)
+    lost = [np.isinf(scenario.fleet.build(1).latencies(t, 0.0)) for t in range(1, 20)]
+    assert np.all(lost == lost[0]), "the same clients in every round"
+    assert np.sum(lost[0]) == 3, "a quarter of 12"
+    other = scenario.fleet.build(2).latencies(1, 0.0)
+    assert not np.array_equal(np.isinf(other), lost[0]), "others in another world"
+    with_base = parse(fleet__failures={**failures, "base": 0.25}).fleet.build(1).latency
+    assert sorted(with_base.probability) == [0.25] * 9 + [1.0] * 3
+
+
+def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
+    (tmp_path / "lives.csv").write_text("client,start_s,end_s\na,3600,7200\n")
+    part = 'kind = "intervals"\npath = "lives.csv"\nperiod_s = 86400\nstart_hour = 1.5'
+    text = SMALL.replace("[objective]", f"[fleet.availability]\n{part}\n\n[objective]")
+    (tmp_path / "own.toml").write_text(text)
+    world = read_scenario(tmp_path / "own.toml").world(0)
+    # everyone follows the one record: at half past one they have been there for half an hour
+    assert world.online_s(0.0).tolist() == [1800.0] * 12
+    assert len(world.available(1, 1800.0)) == 0
+    week = parse(fleet__availability={"kind": "week", "start_hour": 5.0}).fleet.build(0)
+    assert week.availability.origin_s == 5 * 3600
+    assert parse().fleet.build(0).online_s(0.0) is None
 
 
 @pytest.mark.parametrize(
@@ -81,6 +110,27 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             r"\[fleet.availability\]: kind must be one of",
         ),
         ({"fleet__availability": {"kind": "recorded"}}, "path must be given for kind = 'recorded'"),
+        ({"fleet__availability": {"kind": "intervals"}}, "for kind = 'recorded' or 'intervals'"),
+        (
+            {"fleet__availability": {"kind": "week", "path": "x"}},
+            "path must be given for kind = 'recorded' or 'intervals', and only for them",
+        ),
+        (
+            {"fleet__availability": {"kind": "intervals", "path": "x.csv"}},
+            r"\[fleet\]: x.csv cannot be read",
+        ),
+        (
+            {"fleet__availability": {"kind": "week", "start_hour": 25}},
+            r"\[fleet.availability\]: start_hour must be between 0 and 24, got 25",
+        ),
+        (
+            {"fleet__availability": {"start_hour": 3}},
+            "start_hour belongs to kind 'intervals' or 'week'",
+        ),
+        (
+            {"fleet__availability": {"kind": "week", "period_s": 9.0}},
+            "period_s belongs to kind = 'intervals'",
+        ),
         ({"fleet__drift": {"share": 0.5}}, r"\[fleet.drift\]: missing .*'at'"),
         (
             {"fleet__drift": {"at": 3, "share": 2}},
@@ -133,6 +183,23 @@ def test_a_drift_by_swapping_moves_the_share_it_says():
             "missing key 'alpha'",
         ),
         ({"fleet__failures": {"p": 1}}, r"\[fleet.failures\]: unknown key 'p'"),
+        ({"fleet__failures": {"share": 0.5}}, r"\[fleet.failures\]: missing key 'probability'"),
+        (
+            {"fleet__failures": {"probability": 2}},
+            r"\[fleet.failures\]: probability must be between 0 and 1, got 2",
+        ),
+        (
+            {"fleet__failures": {"probability": 0.5, "share": -1}},
+            r"\[fleet.failures\]: share must be between 0 and 1, got -1",
+        ),
+        (
+            {"fleet__failures": {"probability": 0.5, "base": 0.1}},
+            r"\[fleet.failures\]: base is for the clients outside a share; give the share, too",
+        ),
+        (
+            {"fleet__failures": {"probability": 0.5, "share": 0.01}},
+            "share must make at least 1 of the 12 clients flaky, got 0.01",
+        ),
         ({"fleet__data": {"quality": [0, 1]}}, r"\[fleet.data\]: quality must be a range within"),
         (
             {"objective__beta": 0},
@@ -210,3 +277,43 @@ def test_a_policy_of_the_users_own_is_found_beside_the_file(tmp_path):
     name, _ = scenario.policies["mine"]
     assert name == f"{tmp_path / 'rules.py'}:Mine"
     assert scenario.source["policies"]["mine"]["policy"] == name, "the manifest says where"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {"kind": "barrier", "invite": 0.5},
+            "invite must be a finite number of at least 1, got 0.5",
+        ),
+        ({"kind": "barrier", "quorum": 4}, "quorum must not exceed the cohort_size of 3, got 4"),
+        ({"kind": "barrier", "invit": 1.3}, "has no setting 'invit'; did you mean 'invite'?"),
+        ({"kind": "barrier", "invite": 4.1}, "13 clients at work are more than the 12 there are"),
+        ({"kind": "barrier", "late": "keep"}, "late must be one of drop, apply, got 'keep'"),
+        ({"kind": "buffered", "buffer": 4}, "buffer must not exceed the concurrency of 3, got 4"),
+        ({"kind": "buffered", "concurrency": 13}, "13 clients at work are more than the 12"),
+        ({"kind": "bufferd"}, "unknown round 'bufferd'; did you mean 'buffered'?"),
+        ({"invite": 1.3}, "round needs a kind, one of barrier, buffered"),
+        (1.3, "expected a table, got 1.3"),
+    ],
+)
+def test_wrong_rounds_are_named_before_anything_runs(table, message):
+    with pytest.raises(InvalidInput, match=re.escape(message)) as error:
+        parse(round=table, objective=None)
+    assert str(error.value).startswith("study.toml [round]: ")
+
+
+@pytest.mark.parametrize(
+    "table", [{"kind": "barrier", "invite": 1.4}, {"kind": "buffered", "buffer": 2}]
+)
+def test_regret_is_that_of_rounds_that_wait_for_everyone(table):
+    with pytest.raises(InvalidInput, match="regret is that of rounds that wait for all"):
+        parse(round=table)
+
+
+def test_the_rounds_of_a_scenario():
+    assert parse().plan == RoundPlan(cohort_size=3, deadline_s=60.0, lifetime_s=60.0)
+    late = parse(round={"kind": "barrier", "invite": 1.5, "quorum": 2}, objective=None).plan
+    assert (late.n_invited, late.quorum, late.expiry_s()) == (5, 2, 120.0)
+    free = parse(round={"kind": "buffered", "buffer": 2, "deadline_s": 9.0}, objective=None).plan
+    assert free == BufferPlan(concurrency=3, buffer=2, deadline_s=9.0)

@@ -5,7 +5,7 @@ import pytest
 
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini, participation
-from bsfl.fleet import Flaky, Fleet, Independent, Scaled, lognormal
+from bsfl.fleet import Flaky, Fleet, Independent, Intervals, Scaled, lognormal
 from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
 from bsfl.records import Report, RoundContext
@@ -72,7 +72,7 @@ def test_the_clock_adds_up_what_the_fleet_drew():
     records = list(simulate(UniformRandom(), world, cohort_size=3, rounds=20, seed=4))
     clock = 0.0
     for record in records:
-        clock += min(world.latencies(record.t)[list(record.cohort)].max(), 60.0)
+        clock += min(world.latencies(record.t, clock)[list(record.cohort)].max(), 60.0)
         assert record.clock_s == pytest.approx(clock)
     assert [r.t for r in records] == list(range(1, 21))
 
@@ -104,7 +104,7 @@ def test_regret_equals_exhaustive_search_over_the_policys_own_history(policy, av
     mu = world.mean_speed(1)
     count = np.zeros(8)
     for record in simulate(policy, world, cohort_size=3, rounds=40, objective=objective):
-        who = world.available(record.t)
+        who = world.available(record.t, 0.0)
         deviation = 3 / 8 - count[who] / record.t
         g = np.sign(deviation) * deviation**2
         chosen = np.searchsorted(who, record.cohort)
@@ -141,6 +141,35 @@ def test_lost_answers_cost_the_deadline():
     world = fleet(5, latency=Flaky(lognormal(np.full(5, 2.0), np.zeros(5)), 1.0))
     (record,) = simulate(UniformRandom(), world, cohort_size=2, rounds=1)
     assert (record.duration_s, record.n_timeouts) == (60.0, 2)
+
+
+def test_clients_come_and_go_while_the_clock_runs():
+    """Everyone takes 2 s; clients 0 and 1 are online in [0, 5), client 2 in [3, 8) of every 100."""
+    lives = Intervals(
+        np.array([0.0, 0.0, 3.0]), np.array([5.0, 5.0, 8.0]), np.arange(4), period_s=100.0
+    )
+    told = []
+
+    class Recorder(UniformRandom):
+        def select(self, state, context, rng):
+            told.append((context.available.tolist(), context.online_s.tolist()))
+            return super().select(state, context, rng)
+
+    world = fleet(3, latency=lognormal(np.full(3, 2.0), np.zeros(3)), availability=lives)
+    records = list(simulate(Recorder(), world, cohort_size=3, rounds=5))
+    # at 4 clients 0 and 1 leave before they are done, and the round lasts 60 s; at 64 and 124
+    # nobody is there
+    assert told[:3] == [([0, 1], [0, 0]), ([0, 1], [2, 2]), ([0, 1, 2], [4, 4, 1])]
+    assert [r.clock_s for r in records] == [2, 4, 64, 124, 184]
+    assert [r.n_timeouts for r in records] == [0, 0, 2, 0, 0]
+
+
+def test_how_long_somebody_has_been_online_is_not_always_known():
+    class Recorder(UniformRandom):
+        def observe(self, state, context, report):
+            assert context.online_s is None
+
+    list(simulate(Recorder(), fleet(), cohort_size=3, rounds=2))
 
 
 def test_nobody_available_is_a_round_too():

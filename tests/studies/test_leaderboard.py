@@ -71,9 +71,9 @@ def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario)
     made, folder, _ = board
     trials = open_results(folder / "tuning" / "small")
     assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
-    tuning_world = trials.scenario.world(0).latencies(1)
+    tuning_world = trials.scenario.world(0).latencies(1, 0.0)
     for seed in range(2):
-        assert not np.array_equal(tuning_world, scenario.world(seed).latencies(1))
+        assert not np.array_equal(tuning_world, scenario.world(seed).latencies(1, 0.0))
     ends = {}
     for label in ("bsfl.0", "bsfl.1"):
         time = time_to(trials, label, find_target(trials))[0]

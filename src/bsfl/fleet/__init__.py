@@ -2,6 +2,7 @@
 
 from bsfl.fleet.availability import Always, Independent, RecordedAvailability, read_availability
 from bsfl.fleet.fleet import Fleet
+from bsfl.fleet.intervals import Intervals, read_intervals
 from bsfl.fleet.latency import (
     Flaky,
     Latencies,
@@ -15,6 +16,7 @@ from bsfl.fleet.latency import (
 )
 from bsfl.fleet.populations import POPULATIONS
 from bsfl.fleet.split import SPLITS, Split, make_split
+from bsfl.fleet.week import phone_week
 
 __all__ = [
     "POPULATIONS",
@@ -23,6 +25,7 @@ __all__ = [
     "Flaky",
     "Fleet",
     "Independent",
+    "Intervals",
     "Latencies",
     "Recorded",
     "RecordedAvailability",
@@ -33,6 +36,8 @@ __all__ = [
     "inverse_normal",
     "lognormal",
     "make_split",
+    "phone_week",
     "read_availability",
+    "read_intervals",
     "shifted_exponential",
 ]

@@ -1,4 +1,4 @@
-"""Which clients can be reached in a round."""
+"""Which clients can be reached in a round; bsfl.fleet.intervals goes by the clock instead."""
 
 import zipfile
 import zlib
@@ -15,17 +15,17 @@ from bsfl.records import BoolArray, Rng
 
 
 class Availability(Protocol):
-    """Who can be reached, round by round."""
+    """Who can be reached, round by round or hour by hour."""
 
-    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
-        """Return whether each client can be reached in round t."""
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
+        """Return whether each client can be reached at clock_s, when round t starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
     """Everyone, always."""
 
-    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         return np.ones(n_clients, dtype=bool)
 
 
@@ -38,7 +38,7 @@ class Independent:
     def __post_init__(self) -> None:
         checks.between("probability", self.probability, 0.0, 1.0)
 
-    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         return rng.random(n_clients) < self.probability
 
 
@@ -56,7 +56,7 @@ class RecordedAvailability:
     device: npt.NDArray[np.int64]
     rounds_per_step: int = 1
 
-    def reachable(self, t: int, n_clients: int, rng: Rng) -> BoolArray:
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         step = (t - 1) // self.rounds_per_step % len(self.state)
         return np.asarray(self.state[step, self.device] == 1)
 

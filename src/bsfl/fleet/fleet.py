@@ -7,6 +7,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet.availability import Always, Availability
+from bsfl.fleet.intervals import Intervals
 from bsfl.fleet.latency import Latencies
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray, Roster
@@ -47,6 +48,13 @@ class Fleet:
                 f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
             )
 
+        lives = self.availability
+        if isinstance(lives, Intervals) and lives.n_clients != self.n_clients:
+            raise InvalidInput(
+                f"availability must tell of all {self.n_clients} clients of the fleet, "
+                f"got the intervals of {lives.n_clients}"
+            )
+
     @property
     def n_clients(self) -> int:
         return self.latency.n_clients
@@ -61,14 +69,30 @@ class Fleet:
             features=self.features,
         )
 
-    def latencies(self, t: int) -> FloatArray:
-        """Return the seconds every client takes in round t; infinite if no answer comes."""
-        return np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
+    def latencies(self, t: int, clock_s: float) -> FloatArray:
+        """Return the seconds every client takes in round t, which starts at clock_s.
 
-    def available(self, t: int) -> IntArray:
+        Infinite if no answer comes: it is lost, or the client goes offline before it is done.
+        """
+        drawn = np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
+        if not isinstance(self.availability, Intervals):
+            return drawn
+        stays = clock_s + drawn <= self.availability.online_until(clock_s)  # not if offline: NaN
+        return np.where(stays, drawn, np.inf)
+
+    def available(self, t: int, clock_s: float) -> IntArray:
+        """Return who can be reached at clock_s, when round t starts."""
         rng = stream(self.seed, "availability", t)
-        return np.flatnonzero(self.availability.reachable(t, self.n_clients, rng))
+        return np.flatnonzero(self.availability.reachable(t, clock_s, self.n_clients, rng))
+
+    def online_s(self, clock_s: float) -> FloatArray | None:
+        """Return for how many seconds each client has been online at clock_s, NaN if it is not.
+
+        None where availability has no clock, so that nobody knows.
+        """
+        lives = self.availability
+        return lives.online_s(clock_s) if isinstance(lives, Intervals) else None
 
     def mean_speed(self, t: int) -> FloatArray:
-        """Return the truth: mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""
+        """Return the truth: mu_k = E[tau_min / min(tau_k, tau_max)] in round t, of who stays."""
         return self.tau_min * self.latency.mean_inverse(t, self.tau_min, self.tau_max)

@@ -190,9 +190,9 @@ class Scaled(Changed):
 
 @dataclass(frozen=True, slots=True)
 class Flaky(Changed):
-    """Each answer is lost with a given probability: an infinite latency."""
+    """Each answer is lost with a probability, of all clients or of each: an infinite latency."""
 
-    probability: float
+    probability: float | FloatArray
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
         drawn = self.base.draw(t, rng)

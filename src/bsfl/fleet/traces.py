@@ -20,6 +20,9 @@ from bsfl.records import LATENCY_RANGE, FloatArray, Rng
 LATENCY = ("latency_s",)
 CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
 
+Row = tuple[str, str, list[float]]
+"""Where a row stands, for messages; its client; its numbers."""
+
 
 def trace(
     n_clients: int,
@@ -52,35 +55,55 @@ def trace(
 def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     """Return the columns of a trace and, for each client, its rows as an array."""
     rows: dict[str, list[list[float]]] = {}
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            first, *others = (name.strip() for name in next(reader, None) or [""])
-            columns = tuple(others)
-            if first not in ("client", "client_id") or columns not in (LATENCY, CAPACITY):
-                raise InvalidInput(
-                    f"{path}: the first line must be client,{','.join(LATENCY)} or "
-                    f"client,{','.join(CAPACITY)}, got {','.join((first, *columns)) or 'nothing'}"
-                )
-            for line in filter(None, reader):
-                numbers = _numbers(f"{path}, line {reader.line_num}", columns, line)
-                rows.setdefault(line[0], []).append(numbers)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    if not rows:
-        raise InvalidInput(f"{path}: there is no client in the trace")
+    columns, lines = read_rows(path, (LATENCY, CAPACITY), limits=LATENCY_RANGE)
+    for _, client, numbers in lines:
+        rows.setdefault(client, []).append(numbers)
     if columns == CAPACITY and (twice := [c for c, r in rows.items() if len(r) > 1]):
         raise InvalidInput(f"{path}: client {twice[0]!r} has more than one row")
     return columns, {client: np.array(values) for client, values in rows.items()}
 
 
-def _numbers(place: str, columns: tuple[str, ...], line: list[str]) -> list[float]:
+def read_rows(
+    path: Path, layouts: tuple[tuple[str, ...], ...], *, limits: tuple[float, float]
+) -> tuple[tuple[str, ...], list[Row]]:
+    """Return which of the layouts a CSV of clients has, and its rows.
+
+    Args:
+        path: The file; its first column is the client.
+        layouts: Names of the other columns, all of them numbers.
+        limits: Smallest and largest number that is taken.
+    """
+    rows = []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            first, *others = (name.strip() for name in next(reader, None) or [""])
+            columns = tuple(others)
+            if first not in ("client", "client_id") or columns not in layouts:
+                raise InvalidInput(
+                    f"{path}: the first line must be "
+                    f"{' or '.join(','.join(('client', *layout)) for layout in layouts)}, "
+                    f"got {','.join((first, *columns)) or 'nothing'}"
+                )
+            for line in filter(None, reader):
+                place = f"{path}, line {reader.line_num}"
+                rows.append((place, line[0], _numbers(place, columns, line, limits)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    if not rows:
+        raise InvalidInput(f"{path}: there is no client in the trace")
+    return columns, rows
+
+
+def _numbers(
+    place: str, columns: tuple[str, ...], line: list[str], limits: tuple[float, float]
+) -> list[float]:
     """Return the numbers of one line, after its client."""
     if len(line) != 1 + len(columns):
         raise InvalidInput(f"{place}: expected {1 + len(columns)} values, got {len(line)}")
     if not line[0].strip():
         raise InvalidInput(f"{place}: the client has no name")
-    numbers, (low, high) = [], LATENCY_RANGE
+    numbers, (low, high) = [], limits
     for name, text in zip(columns, line[1:], strict=True):
         try:
             number = float(text)

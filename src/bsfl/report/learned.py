@@ -31,9 +31,11 @@ def learned_speeds(results: Results, label: str, seed: int) -> LearnedSpeeds:
     records = results.run_file(label, seed).read()
     total, squares = np.zeros(fleet.n_clients), np.zeros(fleet.n_clients)
     count = np.zeros(fleet.n_clients, dtype=np.int64)
-    for record in records:
+    started_s = np.append(0.0, records["clock_s"][:-1])  # a round starts when the one before ends
+    for record, clock_s in zip(records, started_s.tolist(), strict=True):
         cohort = record["cohort"][record["cohort"] >= 0]
-        speed = fleet.tau_min / np.minimum(fleet.latencies(int(record["t"]))[cohort], fleet.tau_max)
+        latency = fleet.latencies(int(record["t"]), clock_s)[cohort]
+        speed = fleet.tau_min / np.minimum(latency, fleet.tau_max)
         total[cohort] += speed
         squares[cohort] += speed**2
         count[cohort] += 1

@@ -3,35 +3,58 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet import POPULATIONS, Always, Flaky, Fleet, Independent, Scaled, Swapped
-from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability, read_availability
+from bsfl.fleet import (
+    POPULATIONS,
+    Always,
+    Flaky,
+    Fleet,
+    Independent,
+    Scaled,
+    Swapped,
+    phone_week,
+    read_availability,
+    read_intervals,
+)
+from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability
+from bsfl.fleet.intervals import WEEK_S
 from bsfl.fleet.latency import Latencies
 from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, Rng
 
+Kind = Literal["always", "independent", "phones", "recorded", "intervals", "week"]
+"""Kinds of availability."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailabilitySpec:
-    """Who can be reached: always, with a probability, as phones are, or as a file recorded."""
+    """Who can be reached: always, with a probability, as phones are, or as a file recorded.
 
-    kind: Literal["always", "independent", "phones", "recorded"] = "always"
+    Kinds "intervals" and "week" go by the virtual clock, the others by the number of the round.
+    """
+
+    kind: Kind = "always"
     probability: float = 1.0
     path: str = ""
     rounds_per_step: int = 1
+    period_s: float = WEEK_S
+    start_hour: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.one_of("kind", self.kind, ("always", "independent", "phones", "recorded"))
+        checks.one_of("kind", self.kind, get_args(Kind))
         checks.between("probability", self.probability, 0.0, 1.0)
         checks.natural("rounds_per_step", self.rounds_per_step)
-        if (self.kind == "recorded") != bool(self.path) or not isinstance(self.path, str):
-            raise InvalidInput("path must be given for kind = 'recorded', and only for it")
+        from_file = self.kind in ("recorded", "intervals")
+        if from_file != bool(self.path) or not isinstance(self.path, str):
+            raise InvalidInput(
+                "path must be given for kind = 'recorded' or 'intervals', and only for them"
+            )
         by_chance = self.kind in ("independent", "phones")
         if by_chance and self.probability == 1:
             raise InvalidInput(f"kind = {self.kind!r} needs a probability below 1")
@@ -39,9 +62,20 @@ class AvailabilitySpec:
             raise InvalidInput("a probability below 1 belongs to kind 'independent' or 'phones'")
         if self.kind == "phones":
             checks.between("probability", self.probability, 0.0, MAX_PHONES)
+        checks.positive("period_s", self.period_s)
+        checks.between("start_hour", self.start_hour, 0.0, 24.0)
+        if self.period_s != WEEK_S and self.kind != "intervals":
+            raise InvalidInput("period_s belongs to kind = 'intervals'")
+        if self.start_hour and self.kind not in ("intervals", "week"):
+            raise InvalidInput("start_hour belongs to kind 'intervals' or 'week'")
 
     def build(self, n_clients: int, rng: Rng) -> Availability:
-        n = self.rounds_per_step
+        n, hour = self.rounds_per_step, self.start_hour
+        if self.kind == "week":
+            return phone_week(n_clients, rng, start_hour=hour)
+        if self.kind == "intervals":
+            path, period_s = Path(self.path), self.period_s
+            return read_intervals(path, n_clients, rng, period_s=period_s, start_hour=hour)
         if self.kind == "recorded":
             return read_availability(Path(self.path), n_clients, rng, rounds_per_step=n)
         if self.kind == "phones":
@@ -88,6 +122,42 @@ class DriftSpec:
         factor = np.ones(n_clients)
         factor[who] = self.factor
         return Scaled(base, factor, self.at, self.ramp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailuresSpec:
+    """Answers that are lost: those of all clients alike, or of a few more often.
+
+    Attributes:
+        probability: How often an answer is lost, of everyone or of the flaky ones.
+        share: Share of the clients that are flaky; None: all alike.
+        base: How often an answer of the others is lost.
+    """
+
+    probability: float
+    share: float | None = None
+    base: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.between("probability", self.probability, 0.0, 1.0)
+        checks.between("base", self.base, 0.0, 1.0)
+        if self.share is not None:
+            checks.between("share", self.share, 0.0, 1.0)
+        elif self.base:
+            raise InvalidInput("base is for the clients outside a share; give the share, too")
+
+    def apply(self, base: Latencies, rng: Rng) -> Latencies:
+        if self.share is None:
+            return Flaky(base, self.probability) if self.probability else base
+        n_clients = base.n_clients
+        flaky = rng.choice(n_clients, round(self.share * n_clients), replace=False)
+        if len(flaky) == 0:
+            raise InvalidInput(
+                f"share must make at least 1 of the {n_clients} clients flaky, got {self.share}"
+            )
+        probability = np.full(n_clients, float(self.base))
+        probability[flaky] = self.probability
+        return Flaky(base, probability)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +213,12 @@ class FleetSpec:
     population_settings: dict[str, Any]
     availability: AvailabilitySpec = AvailabilitySpec()
     drift: DriftSpec | None = None
-    failures: float = 0.0
+    failures: FailuresSpec | None = None
     data: DataSpec | None = None
     features: FeaturesSpec | None = None
 
     def __post_init__(self) -> None:
         checks.natural("n_clients", self.n_clients)
-        checks.between("probability", self.failures, 0.0, 1.0)
         if self.features and self.population != "phones":
             raise InvalidInput("[fleet.features] are known of population = 'phones' only")
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
@@ -169,7 +238,7 @@ class FleetSpec:
         if self.drift:
             latency = self.drift.apply(latency, rng("drift"))
         if self.failures:
-            latency = Flaky(latency, self.failures)
+            latency = self.failures.apply(latency, rng("failures"))
         features = None
         if self.features:
             drawn_as, noise_rng = rng("population"), rng("features")

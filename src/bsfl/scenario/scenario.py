@@ -13,9 +13,9 @@
     [fleet.latency]
     population = "phones"            # see bsfl.fleet.populations; further keys are its settings
 
-    [fleet.availability]             # optional: kind = "always" | "independent" | "phones" | ...
+    [fleet.availability]             # optional: kind = "always" | "phones" | "week" | ...
     [fleet.drift]                    # optional: kind = "swap" | "scale"
-    [fleet.failures]                 # optional: probability
+    [fleet.failures]                 # optional: probability, of all or of a share
     [fleet.data]                     # optional: sizes and quality
 
     [round]                          # optional: kind = "barrier" (invite, deadline_s, quorum, late)
@@ -49,7 +49,14 @@ from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.registry import REQUIRED, absolute_reference, is_reference, nearest, settings_of
 from bsfl.requirements import LOSS, SAMPLES, needs_of
 from bsfl.rounds import BufferPlan, RoundPlan
-from bsfl.scenario.fleet_spec import AvailabilitySpec, DataSpec, DriftSpec, FeaturesSpec, FleetSpec
+from bsfl.scenario.fleet_spec import (
+    AvailabilitySpec,
+    DataSpec,
+    DriftSpec,
+    FailuresSpec,
+    FeaturesSpec,
+    FleetSpec,
+)
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.scenario.round_spec import ROUNDS
 from bsfl.simulation import Objective, Training
@@ -58,6 +65,7 @@ Table = dict[str, Any]
 OPTIONAL_PARTS = {
     "availability": AvailabilitySpec,
     "drift": DriftSpec,
+    "failures": FailuresSpec,
     "data": DataSpec,
     "features": FeaturesSpec,
 }
@@ -277,7 +285,7 @@ def _plan(table: Table, cohort_size: int, fleet: FleetSpec) -> RoundPlan | Buffe
 def _fleet(table: Table, file: str) -> FleetSpec:
     with at(f"{file} [fleet]"):
         required = ("n_clients", "tau_min", "tau_max", "latency")
-        _known_keys(table, (*required, "availability", "drift", "failures", "data", "features"))
+        _known_keys(table, (*required, *OPTIONAL_PARTS))
         _required(table, required)
     with at(f"{file} [fleet.latency]"):
         _required(table["latency"], ("population",))
@@ -289,14 +297,11 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         if key in table:
             with at(f"{file} [fleet.{key}]"):
                 built[key] = _build(spec, table[key])
-    with at(f"{file} [fleet.failures]"):
-        _known_keys(table.get("failures", {}), ("probability",))
     with at(f"{file} [fleet]"):
         return FleetSpec(
             **{key: table[key] for key in required if key != "latency"},
             population=population,
             population_settings=settings,
-            failures=table.get("failures", {}).get("probability", 0.0),
             **built,
         )
 

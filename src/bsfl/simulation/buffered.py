@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -67,17 +67,18 @@ def simulate_buffered(
     while buffer.version < rounds and clock_s < time_s:
         world_t = buffer.version + 1
         while len(at_work) < plan.concurrency:
-            available = fleet.available(world_t)
+            available = fleet.available(world_t, clock_s)
             idle = available[~busy[available]]
             n_idle = len(idle)
             if not n_idle:
                 break
             t += 1
-            here = context(t, idle)
+            online_s = fleet.online_s(clock_s)
+            here = replace(context(t, idle), online_s=None if online_s is None else online_s[idle])
             chosen = policy.select(state, here, stream(seed, "policy", t))
             policy.observe(state, here, Report.of({}, chosen=chosen))
             (client,) = chosen.tolist()
-            latency = float(fleet.latencies(world_t)[client])
+            latency = float(fleet.latencies(world_t, clock_s)[client])
             ends_s = clock_s + min(latency, plan.due_s)
             base = training.start() if training else None
             heappush(at_work, AtWork(ends_s, t, client, latency, buffer.version, base))

@@ -59,15 +59,18 @@ def simulate(
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
         t += 1
+        available = stragglers.leave_out(fleet.available(t, clock_s))
+        online_s = fleet.online_s(clock_s)
         context = RoundContext(
             t=t,
-            available=stragglers.leave_out(fleet.available(t)),
+            available=available,
             cohort_size=plan.n_invited,
             enough=plan.cohort_size,
             roster=roster,
+            online_s=None if online_s is None else online_s[available],
         )
         cohort = policy.select(state, context, stream(seed, "policy", t))
-        outcome = run_round(cohort, fleet.latencies(t)[cohort], plan)
+        outcome = run_round(cohort, fleet.latencies(t, clock_s)[cohort], plan)
         answers = Answers(t, outcome.report, training.start() if training else None)
         came = [answers, *stragglers.ended(clock_s + outcome.duration_s, t)]
         stragglers.add(outcome, answers, clock_s)

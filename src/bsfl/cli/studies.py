@@ -5,17 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bsfl.cli.options import Jobs, Out, Quick, Seeds
-from bsfl.cli.terminal import clear_errors, errors, show
+from bsfl.cli.terminal import Jobs, Out, Quick, Seeds, clear_errors
 from bsfl.errors import InvalidInput
 from bsfl.registry import nearest
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands to an app."""
-    for command in (reproduce, leaderboard, ablation, tune):
-        app.command()(command)
 
 
 def reproduce(
@@ -33,8 +26,8 @@ def reproduce(
         _check("figure", name, (*known, "all"))
         for one in known if name == "all" else (name,):
             folder = (out or Path("results")) / (f"{one}-quick" if quick else one)
-            study, settings = ("scenario", {"name": one}) if one in PAPER_SCENARIOS else (one, {})
             folder = out if out and name != "all" else folder
+            study, settings = ("scenario", {"name": one}) if one in PAPER_SCENARIOS else (one, {})
             _conduct(study, folder, settings, quick=quick, jobs=jobs)
 
 
@@ -117,11 +110,9 @@ def tune(
 def _conduct(study: str, folder: Path, settings: dict[str, Any], **effort: Any) -> None:
     """Play a study, write what came out and print it."""
     made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
-    from bsfl.cli.progress import watch
-    from bsfl.studies.study import Effort, conduct
+    from bsfl.cli.findings import watched, write_and_show
 
-    found = conduct(made, folder, Effort(watch=lambda results: watch(results, errors), **effort))
-    show(found, folder)
+    write_and_show(made.play(folder, watched(**effort)), folder)
 
 
 def _check(what: str, name: str, known: tuple[str, ...]) -> None:

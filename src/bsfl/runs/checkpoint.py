@@ -25,29 +25,18 @@ class Checkpointed:
 
     def __init__(self, task: Task, path: Path, save_every_s: float = SAVE_EVERY_S) -> None:
         self.task, self.path, self.save_every_s = task, path, save_every_s
+        self.n_clients, self.samples = task.n_clients, task.samples
         self.t, self.n_on_disk, self.saved_at = 0, 0, time.monotonic()
         self.losses: list[FloatArray] = []
         self.evaluations: dict[int, Evaluation] = {}
         self.params: Params = None
 
-    @property
-    def n_clients(self) -> int:
-        """K, how many clients hold data."""
-        return self.task.n_clients
-
-    @property
-    def samples(self) -> IntArray:
-        """How many samples each client holds."""
-        return self.task.samples
-
     def init(self, seed: int) -> Params:
-        """Return the parameters of an untrained model, and look what is on disk."""
         if not self.losses and self.path.exists():
             self._load()
         return self.task.init(seed)
 
     def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> Sequence[Update]:
-        """Train a cohort, or tell what came of it when it was trained before."""
         if t > len(self.losses) + 1:
             raise ValueError(f"rounds must come in order: {t} after {len(self.losses)}")
         self.t = t
@@ -70,25 +59,20 @@ class Checkpointed:
         return self.params if self.t == self.n_on_disk else None
 
     def evaluate(self, params: Params) -> Evaluation:
-        """Return how good the model is after the round that was asked for last."""
         if self.t not in self.evaluations:
             self.evaluations[self.t] = self.task.evaluate(params)
         return self.evaluations[self.t]
 
     def _save(self, params: Params) -> None:
-        asked = list(self.evaluations)
         arrays = {
             "trained": np.array([len(losses) for losses in self.losses], dtype=np.int64),
             "losses": np.concatenate([*self.losses, np.zeros(0)]),
-            "evaluated": np.array(asked, dtype=np.int64),
-            "evaluations": np.array([_as_row(self.evaluations[t]) for t in asked]),
+            "evaluated": np.array(list(self.evaluations), dtype=np.int64),
+            "evaluations": np.array([_as_row(test) for test in self.evaluations.values()]),
         }
-        layers = {
-            f"{layer}/{name}": np.asarray(array)
-            for layer, arrays_of in params.items()
-            for name, array in arrays_of.items()
-        }
-        statefile.write(self.path, {"version": bsfl.__version__}, arrays | layers)
+        for layer, layer_arrays in params.items():
+            arrays |= {f"{layer}/{name}": np.asarray(a) for name, a in layer_arrays.items()}
+        statefile.write(self.path, {"version": bsfl.__version__}, arrays)
         self.saved_at = time.monotonic()
 
     def _load(self) -> None:
@@ -102,10 +86,8 @@ class Checkpointed:
         ends = np.cumsum(arrays.pop("trained"))
         self.losses = np.split(arrays.pop("losses"), ends)[: len(ends)]
         self.n_on_disk = len(ends)
-        rows = arrays.pop("evaluations")
-        self.evaluations = {
-            t: _from_row(row) for t, row in zip(arrays.pop("evaluated").tolist(), rows, strict=True)
-        }
+        tests = map(_from_row, arrays.pop("evaluations"))
+        self.evaluations = dict(zip(arrays.pop("evaluated").tolist(), tests, strict=True))
         self.params = {}
         for key, array in arrays.items():
             layer, name = key.split("/")

@@ -11,11 +11,11 @@ and continued; the finished bytes are the same however often it was interrupted.
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,11 +57,10 @@ class RunFile:
         n_done = self.n_done()
         if not n_done:
             return 0.0
-        last = np.fromfile(
-            self.path, self.dtype, count=1, offset=(n_done - 1) * self.dtype.itemsize
-        )
+        before_last = (n_done - 1) * self.dtype.itemsize
+        (last,) = np.fromfile(self.path, self.dtype, count=1, offset=before_last)
         played = n_done / self.scenario.rounds
-        return min(1.0, max(played, float(last["clock_s"][0]) / self.scenario.time_s))
+        return min(1.0, max(played, float(last["clock_s"]) / self.scenario.time_s))
 
     def append(self, records: Iterable[RoundRecord]) -> None:
         """Write the records that are not on disk yet; `records` starts at round 1.
@@ -74,20 +73,17 @@ class RunFile:
             lock(file)
             file.truncate(self.n_done() * self.dtype.itemsize)
             file.seek(0)
-            if self.progress() < 1:
-                for batch in batched(records, FLUSH_EVERY):
-                    self._write(file, self._pack(batch))
-
-    def _write(self, file: BinaryIO, content: bytes) -> None:
-        """Write bytes where the file stands, after comparing those that are there already."""
-        there = file.read(len(content))
-        if content[: len(there)] != there:
-            raise InvalidInput(
-                f"{self.path} differs from what is computed now: it is damaged, or was made by "
-                "other versions; delete it to compute the run again"
-            )
-        file.write(content[len(there) :])
-        file.flush()
+            rest = iter(records if self.progress() < 1 else ())
+            while batch := list(islice(rest, FLUSH_EVERY)):
+                content = self._pack(batch)
+                there = file.read(len(content))
+                if content[: len(there)] != there:
+                    raise InvalidInput(
+                        f"{self.path} differs from what is computed now: it is damaged, or was "
+                        "made by other versions; delete it to compute the run again"
+                    )
+                file.write(content[len(there) :])
+                file.flush()
 
     def read(self) -> Records:
         """Return all records of a finished run."""
@@ -154,12 +150,14 @@ class Results:
 
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing."""
+        packages = ["numpy", *(("jax", "jaxlib", "optax") if self.scenario.learning else ())]
         manifest: dict[str, Any] = {
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
             "record": [list(field) for field in record_dtype(self.scenario).descr],
-            "versions": versions(self.scenario),
+            "versions": {"bsfl": bsfl.__version__, "python": platform.python_version()}
+            | {package: metadata.version(package) for package in packages},
         }
         if (self.folder / "manifest.json").exists():
             known = read_manifest(self.folder)
@@ -192,16 +190,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def versions(scenario: Scenario) -> dict[str, str]:
-    """Return the versions that the numbers depend on."""
-    packages = ["numpy", *(("jax", "jaxlib", "optax") if scenario.learning else ())]
-    return {
-        "bsfl": bsfl.__version__,
-        "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
-    }
-
-
 def open_results(folder: Path) -> Results:
     """Return the results in a folder."""
     manifest = read_manifest(folder)
@@ -219,10 +207,3 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     return np.dtype(
         [*counts, *((name, "<f8") for name in numbers), ("cohort", "<i4", (scenario.cohort_size,))]
     )
-
-
-def batched(records: Iterable[RoundRecord], size: int) -> Iterator[tuple[RoundRecord, ...]]:
-    """Yield records in groups of up to `size`."""
-    rest = iter(records)
-    while batch := tuple(islice(rest, size)):
-        yield batch

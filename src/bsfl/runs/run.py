@@ -92,20 +92,18 @@ class Untrained:
         self.n_clients, self.samples = task.n_clients, task.samples
 
     def init(self, seed: int) -> Params:
-        """Return no model."""
+        return None
 
     def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> list[Update]:
-        """Return a loss for everyone, as real training would."""
         return [
             Update(client=k, params=params, loss=1.0, samples=int(self.samples[k]))
             for k in clients.tolist()
         ]
 
     def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
-        """Return no model."""
+        return None
 
     def evaluate(self, params: Params) -> Evaluation:
-        """Return any number: nobody reads it."""
         return Evaluation(loss=1.0)
 
 
@@ -154,11 +152,9 @@ class Timed:
         self.policy, self.seconds, self.rounds = policy, 0.0, 0
 
     def init(self, n_clients: int) -> State:
-        """Return the state before the first round."""
         return self.policy.init(n_clients)
 
     def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the cohort, and note how long that took."""
         start = time.perf_counter()
         cohort = self.policy.select(state, context, rng)
         self.seconds += time.perf_counter() - start
@@ -166,7 +162,6 @@ class Timed:
         return cohort
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
-        """Learn from a report, and note how long that took."""
         start = time.perf_counter()
         self.policy.observe(state, context, report)
         self.seconds += time.perf_counter() - start

@@ -12,7 +12,7 @@ STUDIES: Registry[type] = Registry(
         "annealing": "bsfl.studies.annealing:Annealing",
         "annealing-graph": "bsfl.studies.annealing:AnnealingGraph",
         "radius": "bsfl.studies.radius:Radius",
-        "drift": "bsfl.studies.drift:Drift",
+        "drift": "bsfl.studies.ablations:Drift",
         "cold-start": "bsfl.studies.ablations:ColdStart",
         "jitter": "bsfl.studies.ablations:Jitter",
         "floor": "bsfl.studies.floor:FloorHeld",

@@ -42,13 +42,6 @@ class Study(Protocol):
         ...
 
 
-def conduct(study: Study, folder: Path, effort: Effort) -> Findings:
-    """Play a study and write what came out into the folder."""
-    findings = study.play(folder, effort)
-    findings.write(folder)
-    return findings
-
-
 def changed(scenario: Scenario, **changes: Any) -> Scenario:
     """Return a scenario with other values of its keys; None takes a key out."""
     source = {k: v for k, v in {**scenario.source, **changes}.items() if v is not None}

@@ -48,7 +48,8 @@ def test_all_ablations_are_studies():
 
 
 def check_radius_figure(found):
-    fronts, regrets = np.reshape(paper.draw(radius.radius_plot(found)).axes, (2, 3))
+    (plot,) = radius.Radius().plots(found)
+    fronts, regrets = np.reshape(paper.draw(plot).axes, (2, 3))
     indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
     for axes, results in zip(fronts, found.values(), strict=True):
         lines = {line.get_label(): line.get_xydata() for line in axes.lines}
@@ -150,7 +151,7 @@ def test_floor(study):
 
 def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):
     monkeypatch.setattr(floor, "FLOOR_ROUNDS", 60)
-    scenario = floor.with_floors(shrunken("phones-iid"))
+    scenario = floor.FloorHeld().adapt(shrunken("phones-iid"))
     results = run_scenario(scenario, tmp_path, jobs=1)
     expected = []
     for records in results.records("random"):

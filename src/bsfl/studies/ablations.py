@@ -6,13 +6,14 @@ with its 95 % interval over seeds.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from bsfl.analysis.metrics import selections
 from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import table_of
-from bsfl.fairness import gini, participation
+from bsfl.fairness import gini
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
@@ -44,24 +45,22 @@ class Ablation:
 
     def run(self, folder: Path, effort: Effort) -> Found:
         """Run what is missing in the folder."""
-        return {
-            name: effort.run(self.adapt(find_scenario(name)), folder / name)
-            for name in self.scenarios
-        }
+        played = {name: self.adapt(find_scenario(name)) for name in self.scenarios}
+        return {name: effort.run(one, folder / name) for name, one in played.items()}
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         found = self.run(folder, effort)
         rows, about = self.rows(found), str(type(self).__doc__)
+        plain = [
+            {k: v.as_json() if isinstance(v, Interval) else v for k, v in row.items()}
+            for row in rows
+        ]
         return Findings(
             title=about,
-            numbers={"about": about, "rows": [_plain(row) for row in rows]},
+            numbers={"about": about, "rows": plain},
             tables=[table_of(about, rows)],
             plots=self.plots(found),
         )
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    return {k: v.as_json() if isinstance(v, Interval) else v for k, v in row.items()}
 
 
 def mean_rounds(results: Results, label: str) -> FloatArray:
@@ -77,17 +76,15 @@ class ColdStart(Ablation):
     def rows(self, found: Found) -> list[Row]:
         """Compare mean round time and Gini with those of random selection."""
         (results,) = found.values()
-        by_chance, n_clients = mean_rounds(results, "random"), results.scenario.fleet.n_clients
         rows: list[Row] = []
         for label in results.scenario.policies:
             own = mean_rounds(results, label)
-            uneven = [gini(participation(r["cohort"], n_clients)) for r in results.records(label)]
             rows.append(
                 {
                     "policy": label,
                     "mean round (s)": interval(own),
-                    "over random": interval(own / by_chance),
-                    "Gini": interval(uneven),
+                    "over random": interval(own / mean_rounds(results, "random")),
+                    "Gini": interval([gini(counts) for counts in selections(results, label)]),
                 }
             )
         return rows

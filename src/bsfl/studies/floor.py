@@ -4,6 +4,7 @@ import numpy as np
 
 from bsfl.analysis.metrics import fair_selections
 from bsfl.analysis.statistics import interval
+from bsfl.fairness import participation
 from bsfl.records import FloatArray
 from bsfl.runs import Results
 from bsfl.scenario import Scenario
@@ -25,42 +26,13 @@ FLOOR_FLEETS = (
 )
 
 
-def with_floors(scenario: Scenario) -> Scenario:
-    """Return the fleet of an arena's scenario with policies that are asked for a floor."""
-    fleet = dict(scenario.source["fleet"])
-    if scenario.learning:  # clients take as long as if they trained
-        held = scenario.learning.deal(scenario.fleet.n_clients, seed=FLOOR_SEED).sizes
-        spread = float(np.log(held).std()) if held.std() > 1 else 0.0
-        fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
-    if "drift" in fleet:
-        fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
-    asked = {"policy": "bsfl", "alpha": {"kind": "floor", "share": FLOOR}}
-    return changed(
-        scenario,
-        learning=None,
-        time_s=None,
-        fleet=fleet,
-        rounds=FLOOR_ROUNDS,
-        first_seed=FLOOR_SEED,
-        policies={
-            "floor-paper": asked,
-            "floor-bernstein": {**asked, "index": {"kind": "means", "radius": "bernstein"}},
-            "floor-lognormal": {**asked, "index": {"kind": "lognormal"}},
-            "random": {},
-        },
-    )
-
-
 def least_shares(results: Results, label: str) -> FloatArray:
     """Return the smallest part of its share that a client had at any time, seed by seed."""
-    n_clients = results.scenario.fleet.n_clients
     rate = fair_selections(results, label) / results.scenario.rounds
     least = []
     for records, fair in zip(results.records(label), rate, strict=True):
-        chosen = np.zeros((len(records), n_clients))
-        for t, cohort in enumerate(records["cohort"]):
-            chosen[t, cohort[cohort >= 0]] = 1.0
-        share = np.cumsum(chosen, axis=0) / (np.arange(1, len(records) + 1)[:, None] * fair)
+        chosen = [participation(cohort, len(fair)) for cohort in records["cohort"]]
+        share = np.cumsum(chosen, axis=0) / np.outer(records["t"], fair)
         least.append(share[len(records) // FLOOR_PART :].min())
     return np.array(least)
 
@@ -71,7 +43,23 @@ class FloorHeld(Ablation):
     scenarios = FLOOR_FLEETS
 
     def adapt(self, scenario: Scenario) -> Scenario:
-        return with_floors(scenario)
+        """Return the fleet of an arena's scenario with policies that are asked for a floor."""
+        fleet = dict(scenario.source["fleet"])
+        if scenario.learning:  # clients take as long as if they trained
+            held = scenario.learning.deal(scenario.fleet.n_clients, seed=FLOOR_SEED).sizes
+            spread = float(np.log(held).std()) if held.std() > 1 else 0.0
+            fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
+        if "drift" in fleet:
+            fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
+        asked = {"policy": "bsfl", "alpha": {"kind": "floor", "share": FLOOR}}
+        policies = {
+            "floor-paper": asked,
+            "floor-bernstein": {**asked, "index": {"kind": "means", "radius": "bernstein"}},
+            "floor-lognormal": {**asked, "index": {"kind": "lognormal"}},
+            "random": {},
+        }
+        length = {"learning": None, "time_s": None, "rounds": FLOOR_ROUNDS}
+        return changed(scenario, fleet=fleet, first_seed=FLOOR_SEED, policies=policies, **length)
 
     def rows(self, found: Found) -> list[Row]:
         """Return the least share that any client ever had after the first part of the run."""

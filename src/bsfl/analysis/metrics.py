@@ -28,11 +28,8 @@ BASELINES = ("random", "weighted")
 class Played:
     """The runs of one policy, one in every world.
 
-    Attributes:
-        results: All finished runs.
-        label: The policy.
-        target: Quality to which time is measured; None where nothing is trained.
-        front: (mean round in seconds, Gini) of BSFL with many weights, to compare with.
+    `front` is (mean round in seconds, Gini) of BSFL with many weights, to compare with; the target
+    is None where nothing is trained.
     """
 
     results: Results
@@ -98,12 +95,6 @@ class Metric:
     wide: str = ""
     short: str = ""
     partly: str = ""
-
-    def cost(self, values: FloatArray | None) -> float:
-        """Return a number to sort by, the best first; whoever has none comes last."""
-        if values is None or not np.isfinite(values).all():
-            return math.inf
-        return float(values.mean()) * (-1 if self.better == "more" else 1)
 
 
 def selections(results: Results, label: str) -> FloatArray:

@@ -1,11 +1,15 @@
 """What a study is: a question, the runs that answer it, and what they show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
+from bsfl.fairness import participation
+from bsfl.records import IntArray, RoundRecord
 from bsfl.report import Findings
 from bsfl.runs import Results, run_scenario
 from bsfl.scenario import Scenario, parse_scenario
@@ -39,7 +43,15 @@ class Study(Protocol):
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         """Return what came out."""
-        ...
+
+
+def totals(records: Iterable[RoundRecord], n_clients: int) -> tuple[float, IntArray]:
+    """Return the mean virtual seconds of a round, and how often each client was chosen."""
+    played = list(records)
+    clock_s = played[-1].clock_s
+    assert clock_s is not None
+    chosen = np.array([k for record in played for k in record.cohort], dtype=np.int64)
+    return clock_s / len(played), participation(chosen, n_clients)
 
 
 def changed(scenario: Scenario, **changes: Any) -> Scenario:

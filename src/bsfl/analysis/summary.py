@@ -87,7 +87,8 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain numbers: mean, interval and the value of every world."""
-        one, target, is_timed = self.scenario, self.target, math.isfinite(self.scenario.time_s)
+        one, target, policies = self.scenario, self.target, self.policies
+        is_timed = math.isfinite(one.time_s)
         return {
             "scenario": one.name,
             "title": one.title,
@@ -98,10 +99,7 @@ class Summary:
             "seeds": self.seeds,
             "target": target and {**asdict(target), "name": str(target)},
             "theorem_1_bound": self.theorem_1_bound,
-            "policies": {
-                label: {key: _plain(values) for key, values in found.items()}
-                for label, found in self.policies.items()
-            },
+            "policies": {k: {m: _plain(v) for m, v in own.items()} for k, own in policies.items()},
         }
 
 

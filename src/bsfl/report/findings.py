@@ -70,7 +70,8 @@ class Findings:
         parts += [_table(table) for table in self.tables]
         for plot in self.plots:
             caption = f"<figcaption>{escape(plot.caption)}</figcaption>"
-            parts.append(f"<figure>{screen.html(plot)}{caption}</figure>")
+            drawn = screen.draw(plot).to_html(**screen.HTML)
+            parts.append(f"<figure>{drawn}{caption}</figure>")
         for name, content in self.details.items():
             text = f"<pre>{escape(json.dumps(content, indent=2))}</pre>"
             parts.append(f"<details><summary>{escape(name)}</summary>{text}</details>")

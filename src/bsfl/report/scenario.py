@@ -31,28 +31,21 @@ MAX_BARS = 100
 
 def scenario_findings(results: Results) -> Findings:
     """Return tables and figures of finished results."""
-    summary = summarise(results)
-    terminal = "training" if summary.target else "selection"
+    summary, scenario = summarise(results), results.scenario
     return Findings(
-        title=results.scenario.title,
+        title=scenario.title,
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
-        brief=[summary_table(summary, terminal)],
-        plots=scenario_plots(results),
+        brief=[summary_table(summary, "training" if scenario.learning else "selection")],
+        plots=[
+            *([learning_plot(results), data_plot(results)] if scenario.learning else ()),
+            time_plot(results),
+            *([regret_plot(results)] if scenario.objective else ()),
+            *(heat_plot(results, label) for label in scenario.policies),
+            learned_plot(results),
+        ],
         details={"Scenario and versions": read_manifest(results.folder)},
     )
-
-
-def scenario_plots(results: Results) -> list[Plot]:
-    """Return every figure that the results of a scenario have."""
-    scenario = results.scenario
-    return [
-        *([learning_plot(results), data_plot(results)] if scenario.learning else ()),
-        time_plot(results),
-        *([regret_plot(results)] if scenario.objective else ()),
-        *(heat_plot(results, label) for label in scenario.policies),
-        learned_plot(results),
-    ]
 
 
 def learning_plot(results: Results) -> Plot:
@@ -95,18 +88,14 @@ def time_plot(results: Results) -> Plot:
         clocks.append(curve(label, rounds, clock[:, rounds - 1]))
         share = 100 * lorenz(selections(results, label).mean(axis=0))
         spread.append(Line(label=label, x=np.linspace(0, 100, len(share)), y=share))
+    x, y = "clients, least chosen first (%)", "share of all selections (%)"
     return Plot(
         name="time",
         caption="How long the rounds took, and how evenly clients were chosen (Lorenz curve). "
         "Bands are 95 % intervals over seeds.",
         panels=[
             Panel(x="round", y="virtual time (s)", title="Time spent", marks=clocks),
-            Panel(
-                x="clients, least chosen first (%)",
-                y="share of all selections (%)",
-                title="Participation (Lorenz curve)",
-                marks=spread,
-            ),
+            Panel(x=x, y=y, title="Participation (Lorenz curve)", marks=spread),
         ],
         title=_title(results),
     )

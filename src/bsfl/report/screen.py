@@ -12,13 +12,9 @@ from bsfl.report.plots import PAGE, Bars, Heat, Line, Look, Mark, Plot, Points, 
 PANEL_PIXELS = 420
 FEW_NAMES = 10
 """So many names of bars can be read below them."""
-CONFIG = {"displayModeBar": False, "responsive": True}
-
-
-def html(plot: Plot) -> str:
-    """Return a plot as a piece of a page that has plotly."""
-    drawn: str = draw(plot).to_html(full_html=False, include_plotlyjs=False, config=CONFIG)
-    return drawn
+HTML: dict[str, Any] = {"full_html": False, "include_plotlyjs": False}
+HTML["config"] = {"displayModeBar": False, "responsive": True}
+"""How a figure is written as a piece of a page that has plotly."""
 
 
 def draw(plot: Plot) -> go.Figure:

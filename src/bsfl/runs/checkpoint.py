@@ -96,9 +96,9 @@ class Checkpointed:
 
 def _as_row(evaluation: Evaluation) -> list[float]:
     """Return loss, accuracy (nan for none) and the accuracy of every label."""
-    accuracy = np.nan if evaluation.accuracy is None else evaluation.accuracy
-    labels = [] if evaluation.label_accuracy is None else evaluation.label_accuracy.tolist()
-    return [evaluation.loss, accuracy, *labels]
+    if evaluation.accuracy is None or evaluation.label_accuracy is None:
+        return [evaluation.loss, np.nan]
+    return [evaluation.loss, evaluation.accuracy, *evaluation.label_accuracy.tolist()]
 
 
 def _from_row(row: FloatArray) -> Evaluation:

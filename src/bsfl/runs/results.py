@@ -32,21 +32,11 @@ FLUSH_EVERY = 50
 
 
 class RunFile:
-    """The records of one policy in one world."""
+    """The records of one policy in one world; beside them its timing and its checkpoint."""
 
     def __init__(self, path: Path, scenario: Scenario) -> None:
-        self.path, self.scenario = path, scenario
-        self.dtype = record_dtype(scenario)
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where a run that trains keeps its model until it is finished."""
-        return self.path.with_suffix(".model")
-
-    @property
-    def timing(self) -> Path:
-        """Where a finished run notes how many seconds selecting and observing took in a round."""
-        return self.path.with_suffix(".seconds")
+        self.path, self.scenario, self.dtype = path, scenario, record_dtype(scenario)
+        self.timing, self.checkpoint = path.with_suffix(".seconds"), path.with_suffix(".model")
 
     def n_done(self) -> int:
         """Return how many whole records are on disk."""

@@ -111,14 +111,8 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     """Play one policy in one world and write its records.
 
     An interrupted run is played again from its first round, without the training that is on disk
-    already, and only what is missing is written.
-
-    Args:
-        results: Where to write.
-        label: The policy.
-        seed: The world.
-        workers: Clients that train at the same time, and threads that XLA has for them.
-        parent: Process that asked for this; a child of it stops when it is gone.
+    already, and only what is missing is written. `workers` clients train at the same time, on as
+    many threads of XLA; a child of the process `parent` stops when that is gone.
     """
     if os.getppid() == parent:  # Ctrl-C reaches all processes: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -10,16 +10,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl.analysis.metrics import selections
+from bsfl.analysis.metrics import fair_selections, selections
 from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import table_of
-from bsfl.fairness import gini
+from bsfl.fairness import gini, participation
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
 from bsfl.runs import Results
 from bsfl.scenario import Scenario, find_scenario
-from bsfl.studies.study import Effort
+from bsfl.studies.study import Effort, changed
+
+FLOOR, FLOOR_PART, FLOOR_ROUNDS = 0.8, 5, 1000
+"""The floor that is asked for; from which part of the run on it must hold; and for how long."""
+FLOOR_SEED = 100
+"""Seed of the first world: the controller was adjusted on others."""
+FLOOR_FLEETS = (
+    *("phones-iid", "phones-quantity", "authors-bimodal", "authors-three-speeds"),
+    *("drift", "flaky", "availability-8pct"),
+)
 
 Row = dict[str, str | Interval | None]
 Found = dict[str, Results]
@@ -76,18 +85,16 @@ class ColdStart(Ablation):
     def rows(self, found: Found) -> list[Row]:
         """Compare mean round time and Gini with those of random selection."""
         (results,) = found.values()
-        rows: list[Row] = []
-        for label in results.scenario.policies:
-            own = mean_rounds(results, label)
-            rows.append(
-                {
-                    "policy": label,
-                    "mean round (s)": interval(own),
-                    "over random": interval(own / mean_rounds(results, "random")),
-                    "Gini": interval([gini(counts) for counts in selections(results, label)]),
-                }
-            )
-        return rows
+        by_chance = mean_rounds(results, "random")
+        return [
+            {
+                "policy": label,
+                "mean round (s)": interval(mean_rounds(results, label)),
+                "over random": interval(mean_rounds(results, label) / by_chance),
+                "Gini": interval([gini(counts) for counts in selections(results, label)]),
+            }
+            for label in results.scenario.policies
+        ]
 
 
 class Jitter(ColdStart):
@@ -101,11 +108,10 @@ class Jitter(ColdStart):
         rows = super().rows(found)
         for row in rows:
             label = str(row["policy"])
-            alpha = label.partition("-")[2]
-            row["over means"] = None
+            alpha, row["over means"] = label.partition("-")[2], None
             if alpha:
-                base = mean_rounds(results, f"means-{alpha}")
-                row["over means"] = interval(mean_rounds(results, label) / base)
+                means = mean_rounds(results, f"means-{alpha}")
+                row["over means"] = interval(mean_rounds(results, label) / means)
         return rows
 
 
@@ -117,28 +123,78 @@ class Drift(Ablation):
     def rows(self, found: Found) -> list[Row]:
         """Compare the time lost after a change with that of the policy that never forgets."""
         drift, steady = found["ablation-drift"], found["ablation-steady"]
-        change, end = drift.scenario.fleet.drift, drift.scenario.rounds
+        change = drift.scenario.fleet.drift
         assert change
         half = change.at - 1
+        before, after, afresh = slice(half), slice(half, None), slice(drift.scenario.rounds - half)
 
-        def time_s(results: Results, label: str, first: int, last: int) -> FloatArray:
-            return np.array([r["duration_s"][first:last].sum() for r in results.records(label)])
+        def time_s(results: Results, label: str, rounds: slice) -> FloatArray:
+            return np.array([r["duration_s"][rounds].sum() for r in results.records(label)])
 
         def lost_s(label: str) -> FloatArray:
-            return time_s(drift, label, half, end) - time_s(steady, label, half, end)
+            return time_s(drift, label, after) - time_s(steady, label, after)
 
-        rows: list[Row] = []
-        for label in drift.scenario.policies:
-            after = time_s(drift, label, half, end)
-            afresh = time_s(steady, label, 0, end - half)
-            rows.append(
-                {
-                    "policy": label,
-                    "before (s)": interval(time_s(drift, label, 0, half)),
-                    "after (s)": interval(after),
-                    "lost by the change (s)": interval(lost_s(label)),
-                    "lost, over stationary": interval(lost_s(label) / lost_s("stationary")),
-                    "after, over starting afresh": interval(after / afresh),
-                }
-            )
-        return rows
+        return [
+            {
+                "policy": label,
+                "before (s)": interval(time_s(drift, label, before)),
+                "after (s)": interval(time_s(drift, label, after)),
+                "lost by the change (s)": interval(lost_s(label)),
+                "lost, over stationary": interval(lost_s(label) / lost_s("stationary")),
+                "after, over starting afresh": interval(
+                    time_s(drift, label, after) / time_s(steady, label, afresh)
+                ),
+            }
+            for label in drift.scenario.policies
+        ]
+
+
+def least_shares(results: Results, label: str) -> FloatArray:
+    """Return the smallest part of its share that a client had at any time, seed by seed."""
+    rate = fair_selections(results, label) / results.scenario.rounds
+    least = []
+    for records, fair in zip(results.records(label), rate, strict=True):
+        chosen = [participation(cohort, len(fair)) for cohort in records["cohort"]]
+        share = np.cumsum(chosen, axis=0) / np.outer(records["t"], fair)
+        least.append(share[len(records) // FLOOR_PART :].min())
+    return np.array(least)
+
+
+class FloorHeld(Ablation):
+    """Does every client get 80 % of its share, in every fleet of the arena?"""
+
+    scenarios = FLOOR_FLEETS
+
+    def adapt(self, scenario: Scenario) -> Scenario:
+        """Return the fleet of an arena's scenario with policies that are asked for a floor."""
+        fleet = dict(scenario.source["fleet"])
+        if scenario.learning:  # clients take as long as if they trained
+            held = scenario.learning.deal(scenario.fleet.n_clients, seed=FLOOR_SEED).sizes
+            spread = float(np.log(held).std()) if held.std() > 1 else 0.0
+            fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
+        if "drift" in fleet:
+            fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
+        asked = {"policy": "bsfl", "alpha": {"kind": "floor", "share": FLOOR}}
+        policies = {
+            "floor-paper": asked,
+            "floor-bernstein": {**asked, "index": {"kind": "means", "radius": "bernstein"}},
+            "floor-lognormal": {**asked, "index": {"kind": "lognormal"}},
+            "random": {},
+        }
+        length = {"learning": None, "time_s": None, "rounds": FLOOR_ROUNDS}
+        return changed(scenario, fleet=fleet, first_seed=FLOOR_SEED, policies=policies, **length)
+
+    def rows(self, found: Found) -> list[Row]:
+        """Return the least share that any client ever had after the first part of the run."""
+        return [
+            {
+                "fleet": name,
+                "policy": label,
+                "least share": interval(least_shares(results, label)),
+                "mean round over random": interval(
+                    mean_rounds(results, label) / mean_rounds(results, "random")
+                ),
+            }
+            for name, results in found.items()
+            for label in results.scenario.policies
+        ]

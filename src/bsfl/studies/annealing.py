@@ -122,7 +122,6 @@ def neighbour_graph(problem: Problem, proposal: str) -> NeighbourGraph:
     return NeighbourGraph(cohorts, energies, np.array(edges))
 
 
-@dataclass(frozen=True, slots=True)
 class Annealing:
     """How far SA and ALSA stay from the exact optimum, and which of them wins."""
 
@@ -154,13 +153,11 @@ class Annealing:
 def tournament_table(games: dict[str, Any]) -> Table:
     """Return one row per proposal."""
     rows = []
-    for proposal, row in games["proposals"].items():
-        cells = [proposal]
+    for proposal, found in games["proposals"].items():
+        rows.append([proposal])
         for state in STATES:
-            wins = row[state]["win_rate_over_swap"]
-            cells += ["–" if wins is None else f"{wins:.1%}"]
-            cells += [f"{row[state]['mean_gap']['mean']:.1%}"]
-        rows.append(cells)
+            wins, gap = found[state]["win_rate_over_swap"], found[state]["mean_gap"]["mean"]
+            rows[-1] += ["–" if wins is None else f"{wins:.1%}", f"{gap:.1%}"]
     return Table(
         title=f"{games['instances']:,} random instances, {games['steps']:,} steps; "
         f"the paper: ALSA above SA in {PAPER_WIN_RATE:.1%}",
@@ -199,7 +196,6 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
     )
 
 
-@dataclass(frozen=True, slots=True)
 class AnnealingGraph:
     """Which cohorts SA and ALSA can go to from each, for cohorts of 4 out of 8."""
 

@@ -30,17 +30,10 @@ from bsfl.simulation import simulate
 from bsfl.studies.study import Effort, changed, totals, with_policies
 
 ARENA = (
-    "phones-iid",
-    "phones-dirichlet",
-    "phones-quantity",
-    "authors-bimodal",
-    "authors-three-speeds",
-    "availability-8pct",
-    "drift",
-    "flaky",
+    *("phones-iid", "phones-dirichlet", "phones-quantity", "authors-bimodal"),
+    *("authors-three-speeds", "availability-8pct", "drift", "flaky"),
 )
 """The scenarios of the leaderboard."""
-
 COMPETITORS = tuple(
     name for name, policy in POLICIES.items() if not getattr(policy, "knows_truth", False)
 )

@@ -47,19 +47,17 @@ class Generalization:
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         rate = np.linspace(0, 1, 401)
-        lines = [
-            Line(label=f"beta = {beta}", x=rate, y=signed_power(self.target - rate, beta))
-            for beta in self.betas
-        ]
-        rules = [
-            Rule(at=0.0),
-            Rule(at=self.target, label=f"share m/K = {self.target:g}", is_upright=True),
-        ]
+        worth = {beta: signed_power(self.target - rate, beta) for beta in self.betas}
+        share = Rule(at=self.target, label=f"share m/K = {self.target:g}", is_upright=True)
         panel = Panel(
             x="rate of selection so far, c / t",
             y="generalization value g",
             title="Chosen too rarely: positive; too often: negative",
-            marks=[*lines, *rules],
+            marks=[
+                *(Line(label=f"beta = {beta}", x=rate, y=g) for beta, g in worth.items()),
+                Rule(at=0.0),
+                share,
+            ],
         )
         return Findings(
             title="The generalization value",

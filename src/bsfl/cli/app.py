@@ -89,13 +89,14 @@ def run(
     Example: bsfl run demo --seeds 2 --out results/demo
     """
     with clear_errors():
-        from bsfl.cli.findings import watched, write_and_show
+        from bsfl.cli.findings import watch, write_and_show
         from bsfl.report import scenario_findings
         from bsfl.scenario import find_scenario, with_more_policies
+        from bsfl.studies.study import Effort
 
         found = with_more_policies(find_scenario(scenario), policies or [])
         folder = out or Path("results") / found.name
-        results = watched(seeds=seeds, jobs=jobs).run(found, folder)
+        results = Effort(seeds=seeds, jobs=jobs, watch=watch).run(found, folder)
         write_and_show(scenario_findings(results), folder)
 
 

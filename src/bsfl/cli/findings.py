@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -15,18 +14,12 @@ from bsfl.analysis.tables import Table
 from bsfl.cli.terminal import console, errors, say
 from bsfl.report import Findings
 from bsfl.runs import Results
-from bsfl.studies.study import Effort
 
 PAUSE_S = 0.3
 
 
-def watched(**effort: Any) -> Effort:
-    """Return an effort whose progress is shown."""
-    return Effort(watch=_watch, **effort)
-
-
 @contextmanager
-def _watch(results: Results) -> Iterator[None]:
+def watch(results: Results) -> Iterator[None]:
     """Show how much of all runs is on disk, whichever processes write, while the block runs."""
     total = len(results.runs())
     columns = (TextColumn(f"{total} runs"), BarColumn(), TaskProgressColumn())

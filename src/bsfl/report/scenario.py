@@ -106,9 +106,9 @@ def regret_plot(results: Results) -> Plot:
     rounds = shown_rounds(results.scenario.rounds)
     late = rounds[rounds >= min(FIRST_LOGARITHMIC_ROUND, results.scenario.rounds)]
     curves = {k: results.cumulative(k, "regret") for k in results.scenario.policies}
-    plain = [curve(label, rounds, regret[:, rounds - 1]) for label, regret in curves.items()]
-    growing = {k: regret[:, late - 1] for k, regret in curves.items()}
-    log = [curve(label, late, regret) for label, regret in growing.items() if regret.min() > 0]
+    plain = [curve(k, rounds, own[:, rounds - 1]) for k, own in curves.items()]
+    positive = {k: own[:, late - 1] for k, own in curves.items() if own[:, late - 1].min() > 0}
+    log = [curve(k, late, own) for k, own in positive.items()]
     limit = bound(results, late[-1:])[0]  # far above: a line would squeeze the others
     allowed = f", Theorem 1 allows {limit:.0e}" if np.isfinite(limit) else ""
     axes: dict[str, Any] = {"x": "round", "y": "cumulative regret (reward units)"}
@@ -182,8 +182,7 @@ def learned_plot(results: Results) -> Plot:
     for label in results.scenario.policies:
         speeds = learned_speeds(results, label, 0)
         clients = in_order(speeds.truth, MAX_CLIENTS)
-        counts = speeds.count[clients].tolist()
-        names = [f"client {k}, {n} answers" for k, n in zip(clients, counts, strict=True)]
+        names = [f"client {k}, {speeds.count[k]} answers" for k in clients]
         x, y, half = speeds.truth[clients], speeds.mean[clients], speeds.half[clients]
         marks.append(Points(label=label, x=x, y=y, half=half, names=names))
     ends = np.array([0.0, speeds.truth.max()])

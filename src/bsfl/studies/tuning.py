@@ -142,12 +142,8 @@ def recommended(trials: list[Trial], floor: float) -> Trial:
 class Tuning:
     """Which setting of BSFL suits the clients in a log of latencies?
 
-    Attributes:
-        latencies: CSV file with the columns client,latency_s.
-        cohort_size: Clients in a round.
-        floor: Least part of its fair share that a client shall have.
-        deadline_s: Seconds; None: the longest latency in the log.
-        rounds: How many are simulated.
+    The log is a CSV file with the columns client,latency_s; `floor` is the least part of its fair
+    share that a client shall have. Without a deadline it is the longest latency in the log.
     """
 
     latencies: Path

@@ -68,10 +68,9 @@ def find_target(results: Results) -> Target:
 
 def time_to(results: Results, label: str, target: Target) -> FloatArray:
     """Return the virtual time at which each seed first met the target, infinite if never."""
+    sign = 1 if target.column == "test_accuracy" else -1
     times = []
     for records in results.records(label):
-        values = records[target.column]
-        is_accuracy = target.column == "test_accuracy"
-        met = values >= target.value if is_accuracy else values <= target.value
+        met = sign * records[target.column] >= sign * target.value
         times.append(min(records["clock_s"][met], default=np.inf))
     return np.array(times)

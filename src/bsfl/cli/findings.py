@@ -52,13 +52,8 @@ def write_and_show(findings: Findings, folder: Path) -> None:
 
 def drawn(table: Table) -> Drawn:
     """Return a table with its title above and its note below; no text in it is markup."""
-    shown = Drawn(
-        title=Text(table.title),
-        caption=Text(table.note),
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
+    shown = Drawn(title=Text(table.title), caption=Text(table.note), box=box.SIMPLE_HEAD)
+    shown.title_justify = shown.caption_justify = "left"
     for i, column in enumerate(table.columns):
         shown.add_column(Text(column), justify="right" if i else "left")
     for row in table.rows:

@@ -96,13 +96,8 @@ def tune(
     Example: bsfl tune --latencies log.csv --cohort-size 20
     """
     with clear_errors():
-        settings = {
-            "latencies": latencies,
-            "cohort_size": cohort_size,
-            "floor": floor,
-            "deadline_s": deadline_s,
-            "rounds": rounds,
-        }
+        settings = {"latencies": latencies, "deadline_s": deadline_s, "rounds": rounds}
+        settings |= {"cohort_size": cohort_size, "floor": floor}
         _conduct("tune", settings, out or "tune", seeds=seeds, jobs=jobs)
 
 

@@ -5,12 +5,14 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
 from bsfl.files import alone_in, replace_file
+from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policies import Policy
 from bsfl.records import FloatArray, IntArray, Report, RoundContext, RoundRecord
@@ -73,16 +75,17 @@ def dry_run(scenario: Scenario) -> None:
         training.task = Untrained(training.task)
     for label in scenario.policies:
         with at(f"{scenario.name} [policies.{label}]"):
-            list(
-                simulate(
-                    scenario.policy(label, fleet),
-                    fleet,
-                    cohort_size=scenario.cohort_size,
-                    rounds=1,
-                    objective=scenario.objective,
-                    training=training,
-                )
-            )
+            policy, objective = scenario.policy(label, fleet), scenario.objective
+            list(play(scenario, policy, fleet, rounds=1, objective=objective, training=training))
+
+
+def play(
+    scenario: Scenario, policy: Policy, fleet: Fleet, seed: int = 0, **parts: Any
+) -> Iterator[RoundRecord]:
+    """Yield the rounds of a policy in one world of a scenario; for `parts` see simulate."""
+    length = {"rounds": scenario.rounds, "time_s": scenario.time_s} | parts
+    policy_seed = scenario.first_seed + seed
+    return simulate(policy, fleet, cohort_size=scenario.cohort_size, seed=policy_seed, **length)
 
 
 class Untrained:
@@ -123,16 +126,8 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     if training := scenario.training(seed, workers=workers):
         training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
-    records = simulate(
-        policy,
-        fleet,
-        cohort_size=scenario.cohort_size,
-        rounds=scenario.rounds,
-        time_s=scenario.time_s,
-        seed=scenario.first_seed + seed,
-        objective=scenario.objective,
-        training=training,
-    )
+    parts: Any = {"objective": scenario.objective, "training": training}
+    records = play(scenario, policy, fleet, seed, **parts)
     run_file.append(while_alive(parent, records))
     run_file.checkpoint.unlink(missing_ok=True)
     if policy.rounds:

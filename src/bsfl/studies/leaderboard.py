@@ -24,9 +24,9 @@ from bsfl.files import write_json
 from bsfl.policies import POLICIES
 from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
+from bsfl.runs.run import play
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.scenario.learning_spec import LINEAR
-from bsfl.simulation import simulate
 from bsfl.studies.study import Effort, changed, totals, with_policies
 
 ARENA = (
@@ -42,7 +42,6 @@ CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
     name: ({}, *policy.tuning) for name, policy in POLICIES.items() if hasattr(policy, "tuning")
 }
 """What each policy may be tuned to: its defaults first, then what its class says."""
-MOST_TRIES = max(len(tries) for tries in CANDIDATES.values())
 TUNING_SEED = 10_000
 """Seed of the world for tuning, far from those that count."""
 QUICK_PART, QUICK_SEEDS = 4, 1
@@ -95,13 +94,8 @@ class Standing:
         for label in self.summary.policies:
             x, y = (np.array([self.summary.mean(label, k)]) for k in ("gini", "mean_round_s"))
             marks.append(Points(label=label, x=x, y=y, names=[label]))
-        return Panel(
-            x="Gini of participation",
-            y="mean round (s)",
-            title=self.summary.scenario.name,
-            marks=marks,
-            starts_at_0="y",
-        )
+        axes: Any = {"x": "Gini of participation", "y": "mean round (s)", "starts_at_0": "y"}
+        return Panel(title=self.summary.scenario.name, marks=marks, **axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +113,7 @@ class Leaderboard:
     tune: int = 1
 
     def __post_init__(self) -> None:
-        checks.between("tune", self.tune, 1, MOST_TRIES)
+        checks.between("tune", self.tune, 1, max(map(len, CANDIDATES.values())))
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         scenarios = [find_scenario(name) for name in self.scenarios]
@@ -239,13 +233,6 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
 def _played(scenario: Scenario, label: str, seed: int) -> tuple[float, float]:
     """Return mean round time and Gini of one run that trains nothing."""
     fleet = scenario.world(seed)
-    records = simulate(
-        scenario.policy(label, fleet),
-        fleet,
-        cohort_size=scenario.cohort_size,
-        rounds=scenario.rounds,
-        time_s=scenario.time_s,
-        seed=scenario.first_seed + seed,
-    )
+    records = play(scenario, scenario.policy(label, fleet), fleet, seed)
     mean_round_s, counts = totals(records, fleet.n_clients)
     return mean_round_s, gini(counts)

@@ -47,17 +47,14 @@ class Generalization:
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         rate = np.linspace(0, 1, 401)
-        worth = {beta: signed_power(self.target - rate, beta) for beta in self.betas}
+        worth = {f"beta = {beta}": signed_power(self.target - rate, beta) for beta in self.betas}
+        lines = [Line(label=label, x=rate, y=g) for label, g in worth.items()]
         share = Rule(at=self.target, label=f"share m/K = {self.target:g}", is_upright=True)
         panel = Panel(
             x="rate of selection so far, c / t",
             y="generalization value g",
             title="Chosen too rarely: positive; too often: negative",
-            marks=[
-                *(Line(label=f"beta = {beta}", x=rate, y=g) for beta, g in worth.items()),
-                Rule(at=0.0),
-                share,
-            ],
+            marks=[*lines, Rule(at=0.0), share],
         )
         return Findings(
             title="The generalization value",

@@ -88,12 +88,6 @@ class Radius(Ablation):
             regrets.append(Panel(x="round", y=y_title, marks=curves, starts_at_0="xy"))
             y_title = "mean round after the exploration (s)"
             fronts.append(Panel(x="Gini of selections", y=y_title, title=title, marks=lines))
-        return [
-            Plot(
-                name="radius",
-                caption="What each index makes of the same weights: lower and further left is "
-                "better.",
-                panels=[*fronts, *regrets],
-                n_columns=len(found),
-            )
-        ]
+        caption = "What each index makes of the same weights: lower and further left is better."
+        panels = [*fronts, *regrets]
+        return [Plot(name="radius", caption=caption, panels=panels, n_columns=len(found))]

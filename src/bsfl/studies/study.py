@@ -17,13 +17,9 @@ from bsfl.scenario import Scenario, parse_scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is put into a study.
+    """How much is put into a study: worlds (None: as each scenario says) and processes.
 
-    Attributes:
-        seeds: How many worlds; None: as many as each scenario says.
-        quick: Whether a small version will do, for a look.
-        jobs: Processes; -1: one per core.
-        watch: Shows the progress of results while they are computed.
+    Quick is a small version, for a look. `watch` shows the progress of results while they come.
     """
 
     seeds: int | None = None

@@ -47,14 +47,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a setting came to.
+    """What a setting of BSFL came to; random selection, which is tried as well, has no settings.
 
-    Attributes:
-        index: Name in INDICES, or "random".
-        settings: Of BSFL; empty for random selection.
-        saved: Part of random selection's time that is saved.
-        gini: Of selections.
-        least_share: Selections of the least chosen client over its fair number.
+    `saved` is a part of random selection's time, `least_share` the selections of the least chosen
+    client over its fair number.
     """
 
     index: str

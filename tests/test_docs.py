@@ -4,6 +4,7 @@ A snippet that plays long opens with "```python slow", and is left out of the qu
 `python tests/test_docs.py` writes the tables that come from the registry.
 """
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -49,6 +50,13 @@ def test_snippets_run(code, tmp_path):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?://)([^)#]*)(?:#[^)]*)?\)", page.read_text()):
         assert not target or (page.parent / target).exists(), target
+
+
+def test_the_walks_through_the_house_lead_somewhere():
+    steps = re.findall(r"`([a-z_.]+):(\w+(?:\.\w+)?)`", (ROOT / "docs/architecture.md").read_text())
+    assert len(steps) > 20
+    for module, name in steps:
+        pkgutil.resolve_name(f"bsfl.{module}:{name}")
 
 
 POLICY_PAGE = ROOT / "docs" / "policies" / "README.md"

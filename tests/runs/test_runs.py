@@ -16,7 +16,7 @@ from rich.console import Console
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import summarise
 from bsfl.analysis.tables import summary_table
-from bsfl.cli.tables import drawn
+from bsfl.cli.findings import drawn
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini
 from bsfl.report import scenario_findings

@@ -8,7 +8,7 @@ from bsfl.fairness import gini
 from bsfl.report import paper
 from bsfl.runs import run_scenario
 from bsfl.scenario import find_scenario, parse_scenario
-from bsfl.studies import ABLATIONS, STUDIES, ablations, floor, radius
+from bsfl.studies import ABLATIONS, STUDIES, ablations, radius
 from bsfl.studies.study import Effort
 
 
@@ -27,7 +27,7 @@ def shrunken(name):
 @pytest.fixture
 def study(tmp_path, monkeypatch):
     monkeypatch.setattr(ablations, "find_scenario", shrunken)
-    monkeypatch.setattr(floor, "FLOOR_ROUNDS", 60)
+    monkeypatch.setattr(ablations, "FLOOR_ROUNDS", 60)
 
     def run(name):
         made = STUDIES.make(name)
@@ -48,7 +48,8 @@ def test_all_ablations_are_studies():
 
 
 def check_radius_figure(found):
-    fronts, regrets = np.reshape(paper.draw(radius.radius_plot(found)).axes, (2, 3))
+    (plot,) = radius.Radius().plots(found)
+    fronts, regrets = np.reshape(paper.draw(plot).axes, (2, 3))
     indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
     for axes, results in zip(fronts, found.values(), strict=True):
         lines = {line.get_label(): line.get_xydata() for line in axes.lines}
@@ -143,14 +144,14 @@ def test_round_times_are_compared_with_random(study, name):
 @pytest.mark.slow
 def test_floor(study):
     rows, _ = study("floor")
-    assert len(rows) == 4 * len(floor.FLOOR_FLEETS)
+    assert len(rows) == 4 * len(ablations.FLOOR_FLEETS)
     for row in rows:
         assert 0 <= row["least share"].mean <= 1
 
 
 def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):
-    monkeypatch.setattr(floor, "FLOOR_ROUNDS", 60)
-    scenario = floor.with_floors(shrunken("phones-iid"))
+    monkeypatch.setattr(ablations, "FLOOR_ROUNDS", 60)
+    scenario = ablations.FloorHeld().adapt(shrunken("phones-iid"))
     results = run_scenario(scenario, tmp_path, jobs=1)
     expected = []
     for records in results.records("random"):
@@ -160,7 +161,7 @@ def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monke
             if t > 12:
                 worst = min(worst, counts.min() / (t * 2 / 20))
         expected.append(worst)
-    assert floor.least_shares(results, "random") == pytest.approx(expected)
+    assert ablations.least_shares(results, "random") == pytest.approx(expected)
 
 
 def test_a_front_is_not_extended():

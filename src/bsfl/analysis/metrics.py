@@ -28,11 +28,8 @@ BASELINES = ("random", "weighted")
 class Played:
     """The runs of one policy, one in every world.
 
-    Attributes:
-        results: All finished runs.
-        label: The policy.
-        target: Quality to which time is measured; None where nothing is trained.
-        front: (mean round in seconds, Gini) of BSFL with many weights, to compare with.
+    `front` is (mean round in seconds, Gini) of BSFL with many weights, to compare with; the target
+    is None where nothing is trained.
     """
 
     results: Results
@@ -65,8 +62,9 @@ class Played:
 
     def growth(self, first: int, last: int) -> list[float] | None:
         """Return the exponent of regret between two rounds, if it is measured."""
-        curves = self.regret
-        return None if curves is None else [growth_exponent(c, first, last) for c in curves]
+        if (curves := self.regret) is None:
+            return None
+        return [growth_exponent(c, max(1, first), min(last, len(c))) for c in curves]
 
 
 Measure = Callable[[Played], npt.ArrayLike | None]
@@ -98,12 +96,6 @@ class Metric:
     wide: str = ""
     short: str = ""
     partly: str = ""
-
-    def cost(self, values: FloatArray | None) -> float:
-        """Return a number to sort by, the best first; whoever has none comes last."""
-        if values is None or not np.isfinite(values).all():
-            return math.inf
-        return float(values.mean()) * (-1 if self.better == "more" else 1)
 
 
 def selections(results: Results, label: str) -> FloatArray:
@@ -163,12 +155,7 @@ def _over_baseline(measure: Callable[[Played], FloatArray | None]) -> Measure:
 def _first_decade(of: Played) -> list[float] | None:
     scenario = of.results.scenario
     start = -(-scenario.fleet.n_clients // scenario.cohort_size)
-    return of.growth(start, min(10 * start, scenario.rounds))
-
-
-def _last_decade(of: Played) -> list[float] | None:
-    n_rounds = of.results.scenario.rounds
-    return of.growth(max(1, n_rounds // 10), n_rounds)
+    return of.growth(start, 10 * start)
 
 
 def _over_front(of: Played) -> list[float] | None:
@@ -236,7 +223,8 @@ _TABLE = (
            "what the genie would have gained more", wide="report", short="selection"),
     Metric("growth_exponent_first_decade", "early growth", ".2f", "less", _first_decade,
            "exponent of regret over the first decade of rounds"),
-    Metric("growth_exponent_last_decade", "growth", ".2f", "less", _last_decade,
+    Metric("growth_exponent_last_decade", "growth", ".2f", "less",
+           lambda of: of.growth(of.results.scenario.rounds // 10, of.results.scenario.rounds),
            "exponent of regret over the last decade of rounds, 1 is linear",
            wide="report", short="selection"),
     Metric("selection_ms", "select (ms)", ".2f", "less",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,9 @@ from bsfl.simulation import regret_bound
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of one scenario.
+    """The numbers of one scenario: for every policy and metric, one for every world.
 
-    Attributes:
-        scenario: What was played.
-        seeds: In how many worlds.
-        target: Quality to which time was measured; None where nothing was trained.
-        theorem_1_bound: What regret stays below, where it is measured.
-        policies: One number for every world, by label and by the key of a metric.
+    The target is None where nothing was trained, the bound where regret is not measured.
     """
 
     scenario: Scenario
@@ -38,9 +33,7 @@ class Summary:
     def interval(self, label: str, key: str) -> Interval | None:
         """Return mean and interval of a metric; None where it has no finite value in all worlds."""
         values = self.policies[label].get(key)
-        if values is None or not np.isfinite(values).all():
-            return None
-        return interval(values)
+        return interval(values) if values is not None and np.isfinite(values).all() else None
 
     def mean(self, label: str, key: str) -> float:
         """Return the mean of a metric, NaN where there is none."""
@@ -58,12 +51,13 @@ class Summary:
         return "–"
 
     def ranked(self) -> list[str]:
-        """Return the labels, the best first."""
+        """Return the labels, the best first; whoever has no number comes last."""
 
-        def place(label: str) -> list[float]:
-            return [METRICS[key].cost(self.policies[label].get(key)) for key in RANKING]
+        def cost(label: str, key: str) -> float:
+            found, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
+            return sign * found.mean if found else math.inf
 
-        return sorted(self.policies, key=place)
+        return sorted(self.policies, key=lambda label: [cost(label, key) for key in RANKING])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per policy and world, for a data frame."""
@@ -93,7 +87,7 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain numbers: mean, interval and the value of every world."""
-        one, target = self.scenario, self.target
+        one, target, policies = self.scenario, self.target, self.policies
         is_timed = math.isfinite(one.time_s)
         return {
             "scenario": one.name,
@@ -103,13 +97,9 @@ class Summary:
             "rounds": None if is_timed else one.rounds,
             "time_s": one.time_s if is_timed else None,
             "seeds": self.seeds,
-            "target": target
-            and {"column": target.column, "value": target.value, "name": str(target)},
+            "target": target and {**asdict(target), "name": str(target)},
             "theorem_1_bound": self.theorem_1_bound,
-            "policies": {
-                label: {key: _plain(values) for key, values in found.items()}
-                for label, found in self.policies.items()
-            },
+            "policies": {k: {m: _plain(v) for m, v in own.items()} for k, own in policies.items()},
         }
 
 
@@ -136,18 +126,13 @@ def bound(results: Results, rounds: IntArray) -> FloatArray:
     """
     scenario = results.scenario
     assert scenario.objective
+    size = {"n_clients": scenario.fleet.n_clients, "cohort_size": scenario.cohort_size}
     curves = []
     for seed in range(results.seeds):
         mu = np.sort(scenario.world(seed).mean_speed(1))
-        curves.append(
-            regret_bound(
-                rounds,
-                n_clients=len(mu),
-                cohort_size=scenario.cohort_size,
-                delta_max=2 * scenario.objective.alpha + float(mu[-1] - mu[0]),
-                delta_min=float(np.diff(mu).min(initial=np.inf)),
-            )
-        )
+        delta_max = 2 * scenario.objective.alpha + float(mu[-1] - mu[0])
+        delta_min = float(np.diff(mu).min(initial=np.inf))
+        curves.append(regret_bound(rounds, **size, delta_max=delta_max, delta_min=delta_min))
     return np.asarray(np.median(curves, axis=0))
 
 

@@ -14,14 +14,7 @@ RANKED = ("leaderboard", "podium")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of text.
-
-    Attributes:
-        title: What it shows.
-        columns: Their names; the first holds names, the others numbers.
-        rows: Cells.
-        note: What a reader has to know.
-    """
+    """A table of text: the first column holds names, the others numbers."""
 
     title: str
     columns: Sequence[str]
@@ -51,29 +44,20 @@ def table_of(title: str, rows: Sequence[Mapping[str, str | Interval | None]]) ->
 
 
 def summary_table(summary: Summary, view: str, note: str = "") -> Table:
-    """Return one row per policy and one column per metric that this view shows; see Metric.
-
-    Args:
-        summary: The numbers.
-        view: Which table, see Metric.
-        note: What else a reader has to know.
-    """
+    """Return one row per policy and one column per metric that this view shows; see Metric."""
     known = {key for found in summary.policies.values() for key in found}
-    shown = [m for m in METRICS.values() if view in f"{m.wide} {m.short}".split()]
-    shown = [metric for metric in shown if metric.key in known]
+    shown = [m for m in METRICS.values() if m.key in known and view in f"{m.wide} {m.short}"]
     about = [f"{metric.title}: {metric.about}" for metric in shown]
     if view in TERMINAL:
         about = ["times are virtual; report.html says what the columns are"]
     about += ["*: is told the true speeds"] * bool(summary.told)
+    rows = []
+    for label in summary.ranked() if view in RANKED else summary.policies:
+        cells = [summary.text(label, m.key, wide=view in m.wide) for m in shown]
+        rows.append([f"{label} *" if label in summary.told else label, *cells])
     return Table(
         title=summary.title,
         columns=["policy", *(metric.title for metric in shown)],
-        rows=[
-            [
-                f"{label} *" if label in summary.told else label,
-                *(summary.text(label, m.key, wide=view in m.wide.split()) for m in shown),
-            ]
-            for label in (summary.ranked() if view in RANKED else summary.policies)
-        ],
+        rows=rows,
         note="\n".join(filter(None, ("; ".join(about), note))),
     )

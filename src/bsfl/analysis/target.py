@@ -14,26 +14,13 @@ ACCURACY_PART, LOSS_TIMES = 0.97, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A quality of the model to which time is measured.
-
-    Attributes:
-        column: "test_accuracy", to be reached from below, or "test_loss", from above.
-        value: The quality.
-    """
+    """A "test_accuracy" to be reached from below, or a "test_loss" from above."""
 
     column: str
     value: float
 
     def __str__(self) -> str:
         return f"{self.value:.1%}" if self.column == "test_accuracy" else f"loss {self.value:.3g}"
-
-    def reached(self, records: Records) -> BoolArray:
-        """Return whether each round ended with the target met."""
-        values = records[self.column]
-        met: BoolArray = (
-            values >= self.value if self.column == "test_accuracy" else values <= self.value
-        )
-        return met
 
 
 def evaluated(records: Records) -> Records:
@@ -81,8 +68,9 @@ def find_target(results: Results) -> Target:
 
 def time_to(results: Results, label: str, target: Target) -> FloatArray:
     """Return the virtual time at which each seed first met the target, infinite if never."""
+    sign = 1 if target.column == "test_accuracy" else -1
     times = []
     for records in results.records(label):
-        met = records[target.reached(records)]
-        times.append(met["clock_s"][0] if len(met) else np.inf)
+        met = sign * records[target.column] >= sign * target.value
+        times.append(min(records["clock_s"][met], default=np.inf))
     return np.array(times)

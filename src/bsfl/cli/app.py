@@ -11,8 +11,7 @@ from rich.table import Table
 import bsfl
 from bsfl.cli import studies
 from bsfl.cli.data import data
-from bsfl.cli.options import Jobs, Out, Seeds
-from bsfl.cli.terminal import clear_errors, console, errors, show
+from bsfl.cli.terminal import Jobs, Out, Seeds, clear_errors, console
 from bsfl.policies import POLICIES
 from bsfl.registry import REQUIRED
 from bsfl.studies import FIGURES, PAPER_SCENARIOS
@@ -90,17 +89,15 @@ def run(
     Example: bsfl run demo --seeds 2 --out results/demo
     """
     with clear_errors():
-        from bsfl.cli.progress import watch
+        from bsfl.cli.findings import watch, write_and_show
         from bsfl.report import scenario_findings
         from bsfl.scenario import find_scenario, with_more_policies
         from bsfl.studies.study import Effort
 
         found = with_more_policies(find_scenario(scenario), policies or [])
         folder = out or Path("results") / found.name
-        effort = Effort(seeds=seeds, jobs=jobs, watch=lambda results: watch(results, errors))
-        findings = scenario_findings(effort.run(found, folder))
-        findings.write(folder)
-        show(findings, folder)
+        results = Effort(seeds=seeds, jobs=jobs, watch=watch).run(found, folder)
+        write_and_show(scenario_findings(results), folder)
 
 
 @app.command()
@@ -112,13 +109,13 @@ def report(
     Example: bsfl report results/demo
     """
     with clear_errors():
+        from bsfl.cli.findings import write_and_show
         from bsfl.report import scenario_findings
         from bsfl.runs import open_results
 
-        findings = scenario_findings(open_results(folder))
-        findings.write(folder)
-        show(findings, folder)
+        write_and_show(scenario_findings(open_results(folder)), folder)
 
 
-studies.add_to(app)
+for command in (studies.reproduce, studies.leaderboard, studies.ablation, studies.tune):
+    app.command()(command)
 app.add_typer(data, name="data")

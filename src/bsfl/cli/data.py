@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
-from bsfl.cli.terminal import clear_errors, console, errors
+from bsfl.cli.terminal import clear_errors, console, errors, say
 from bsfl.errors import DataError
 from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, where_is
 
@@ -33,14 +33,11 @@ def list_command(data_dir: DataDir = None) -> None:
     table.add_column("where", overflow="fold")
     missing = []
     for name, entry in CATALOGUE.items():
-        published = entry.published
-        found = where_is(entry, data_dir)
+        published, found = entry.published, where_is(entry, data_dir)
+        where = f"{found[1]} ({found[0]})" if found else "not here"
         if entry.embedded:
             where = "part of bsfl"
-        elif found:
-            where = f"{found[1]} ({found[0]})"
-        else:
-            where = "not here"
+        elif not found:
             missing.append(entry)
         table.add_row(
             name,
@@ -53,7 +50,7 @@ def list_command(data_dir: DataDir = None) -> None:
     console.print(table, markup=False, highlight=False)
     for entry in missing:
         sources = ", then ".join(source.name for source in entry.remote)
-        console.print(f"bsfl data get {entry.name}  tries {sources}", markup=False, soft_wrap=True)
+        say(f"bsfl data get {entry.name}  tries {sources}", highlight=True)
 
 
 @data.command()
@@ -70,12 +67,7 @@ def get(
             obtained = get_dataset(name, data_dir=data_dir, watcher=watcher)
         if obtained.folder is None:
             raise DataError(f"{name} was found ({obtained.source}) but could not be kept anywhere")
-        console.print(
-            f"{name}: verified, from {obtained.source}; it is in {obtained.folder}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        say(f"{name}: verified, from {obtained.source}; it is in {obtained.folder}")
 
 
 @contextmanager
@@ -85,11 +77,11 @@ def _progress(name: str) -> Iterator[Watcher]:
     with Progress(*columns, console=errors, transient=True) as progress:
         task = progress.add_task(name, total=None)
 
-        def say(line: str) -> None:
+        def tell(line: str) -> None:
             progress.reset(task, total=None)
-            progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(line, errors)
 
         def received(n_bytes: int, total: int) -> None:
             progress.update(task, completed=n_bytes, total=total or None)
 
-        yield Watcher(say=say, received=received)
+        yield Watcher(say=tell, received=received)

@@ -5,17 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bsfl.cli.options import Jobs, Out, Quick, Seeds
-from bsfl.cli.terminal import clear_errors, errors, show
+from bsfl.cli.terminal import Jobs, Out, Quick, Seeds, clear_errors
 from bsfl.errors import InvalidInput
 from bsfl.registry import nearest
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands to an app."""
-    for command in (reproduce, leaderboard, ablation, tune):
-        app.command()(command)
 
 
 def reproduce(
@@ -32,10 +25,10 @@ def reproduce(
     with clear_errors():
         _check("figure", name, (*known, "all"))
         for one in known if name == "all" else (name,):
-            folder = (out or Path("results")) / (f"{one}-quick" if quick else one)
+            own = f"{one}-quick" if quick else one
+            folder = out / own if out and name == "all" else out
             study, settings = ("scenario", {"name": one}) if one in PAPER_SCENARIOS else (one, {})
-            folder = out if out and name != "all" else folder
-            _conduct(study, folder, settings, quick=quick, jobs=jobs)
+            _conduct(study, settings, folder or own, quick=quick, jobs=jobs)
 
 
 def leaderboard(
@@ -60,11 +53,11 @@ def leaderboard(
     Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
     """
     with clear_errors():
-        folder = out or Path("results") / ("leaderboard-quick" if quick else "leaderboard")
+        folder = out or ("leaderboard-quick" if quick else "leaderboard")
         settings: dict[str, Any] = {"tune": tune}
         settings |= {"scenarios": tuple(scenarios)} if scenarios else {}
         settings |= {"policies": tuple(policies)} if policies else {}
-        _conduct("leaderboard", folder, settings, seeds=seeds, quick=quick, jobs=jobs)
+        _conduct("leaderboard", settings, folder, seeds=seeds, quick=quick, jobs=jobs)
 
 
 def ablation(
@@ -79,8 +72,7 @@ def ablation(
     """
     with clear_errors():
         _check("ablation", name, ABLATIONS)
-        folder = out or Path("results") / f"ablation-{name}"
-        _conduct(name, folder, {}, seeds=seeds, jobs=jobs)
+        _conduct(name, {}, out or f"ablation-{name}", seeds=seeds, jobs=jobs)
 
 
 def tune(
@@ -104,24 +96,19 @@ def tune(
     Example: bsfl tune --latencies log.csv --cohort-size 20
     """
     with clear_errors():
-        settings = {
-            "latencies": latencies,
-            "cohort_size": cohort_size,
-            "floor": floor,
-            "deadline_s": deadline_s,
-            "rounds": rounds,
-        }
-        _conduct("tune", out or Path("results") / "tune", settings, seeds=seeds, jobs=jobs)
+        settings = {"latencies": latencies, "deadline_s": deadline_s, "rounds": rounds}
+        settings |= {"cohort_size": cohort_size, "floor": floor}
+        _conduct("tune", settings, out or "tune", seeds=seeds, jobs=jobs)
 
 
-def _conduct(study: str, folder: Path, settings: dict[str, Any], **effort: Any) -> None:
-    """Play a study, write what came out and print it."""
+def _conduct(study: str, settings: dict[str, Any], out: Path | str, **effort: Any) -> None:
+    """Play a study, write what came out (a name is a folder of results/) and print it."""
     made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
-    from bsfl.cli.progress import watch
-    from bsfl.studies.study import Effort, conduct
+    from bsfl.cli.findings import watch, write_and_show
+    from bsfl.studies.study import Effort
 
-    found = conduct(made, folder, Effort(watch=lambda results: watch(results, errors), **effort))
-    show(found, folder)
+    folder = Path("results", out) if isinstance(out, str) else out
+    write_and_show(made.play(folder, Effort(watch=watch, **effort)), folder)
 
 
 def _check(what: str, name: str, known: tuple[str, ...]) -> None:

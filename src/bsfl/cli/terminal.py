@@ -1,11 +1,11 @@
-"""What all commands share: where they print, and how they end when something is wrong."""
+"""What all commands share: options, where they print, and how they end when something is wrong."""
 
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,14 +13,32 @@ from rich.console import Console
 from bsfl.errors import BsflError, DataError
 from bsfl.extras import optional_imports
 
-if TYPE_CHECKING:
-    from bsfl.report import Findings
-
 console = Console()
 errors = Console(stderr=True)
 
 NO_DATA, BAD_INPUT, STOPPED = 1, 2, 130
 """Exit codes: a data set cannot be had; anything else raised on purpose; Ctrl-C."""
+
+
+def _processes(jobs: int) -> int:
+    if jobs != -1 and jobs < 1:
+        raise typer.BadParameter(f"must be at least 1, or -1 for one per core, got {jobs}")
+    return jobs
+
+
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder for results. [one of its own in results/]")
+]
+Seeds = Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)]
+Jobs = Annotated[
+    int, typer.Option("--jobs", help="Processes; -1: one per core.", callback=_processes)
+]
+Quick = Annotated[bool, typer.Option("--quick", help="A small version, for a look.")]
+
+
+def say(text: str, to: Console = console, *, highlight: bool = False, style: str = "") -> None:
+    """Print a line as it is, however long."""
+    to.print(text, style=style or None, markup=False, highlight=highlight, soft_wrap=True)
 
 
 @contextmanager
@@ -30,21 +48,9 @@ def clear_errors() -> Iterator[None]:
         with optional_imports():
             yield
     except (BsflError, OSError) as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        say(f"error: {error}", errors, style="red")
         raise typer.Exit(NO_DATA if isinstance(error, DataError) else BAD_INPUT) from None
     except KeyboardInterrupt:
         command = shlex.join(["bsfl", *sys.argv[1:]])
-        errors.print(
-            f"\nstopped; what is done is kept. To go on: {command}", markup=False, soft_wrap=True
-        )
+        say(f"\nstopped; what is done is kept. To go on: {command}", errors, highlight=True)
         raise typer.Exit(STOPPED) from None
-
-
-def show(findings: "Findings", folder: Path) -> None:
-    """Print tables and verdict, and say where the rest is."""
-    from bsfl.cli.tables import drawn
-
-    for table in findings.tables if findings.brief is None else findings.brief:
-        console.print(drawn(table))
-    for line in (*findings.verdict, f"report.html, figures and summary.json are in {folder}"):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -1,12 +1,12 @@
 """What a figure shows, as data: computed once, drawn on paper and on a page.
 
-A plot is a row or a grid of panels, a panel holds marks. A mark that has a label has the colour of
+A plot is a row or a grid of panels, a panel holds marks. A mark that has a label has the look of
 that label in every panel of the plot; a grey one is there for orientation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,30 @@ from bsfl.analysis.statistics import band
 from bsfl.records import FloatArray
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+# Okabe and Ito's palette without yellow, which vanishes on white, and three of Tol's
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    *("#882255", "#999933", "#44AA99"),
+)
+GREY = "#808080"
+# ways to draw a line and shapes of points, by their names on paper and on the page
+DASHES = (("-", "solid"), ("--", "dash"), ("-.", "dashdot"), (":", "dot"))
+MARKERS = (
+    *(("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up")),
+    *(("v", "triangle-down"), ("<", "triangle-left"), (">", "triangle-right"), ("P", "cross")),
+    *(("p", "pentagon"), ("h", "hexagon"), ("X", "x"), ("d", "diamond-tall"), ("8", "octagon")),
+    ("*", "star"),
+)
+PAPER, PAGE = 0, 1
+
+
+class Look(NamedTuple):
+    """How a mark is drawn; dash and marker have a name on PAPER and one on the PAGE."""
+
+    colour: str
+    dash: tuple[str, str]
+    marker: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +55,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Points that are not joined.
+    """Points that are not joined, with names; one that is a star is the one to look at.
 
-    Attributes:
-        half: Half the height of error bars.
-        value: What gives every point its own colour.
-        names: What the points are called.
-        is_star: Whether this is the one to look at.
+    `half` is half the height of error bars, `value` gives every point its own colour.
     """
 
     label: str
@@ -76,6 +96,7 @@ class Rule:
     at: float
     label: str = ""
     is_upright: bool = False
+    is_grey: ClassVar[bool] = True
 
 
 Mark = Line | Points | Bars | Heat | Rule
@@ -96,15 +117,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A figure.
+    """A figure: the name of its file, what it answers (for the page), and panels row by row.
 
-    Attributes:
-        name: Of its file.
-        caption: What it answers, for the page.
-        panels: Row by row.
-        title: For paper.
-        n_columns: Panels in a row.
-        on_paper: Whether it is written as a file of its own, too.
+    The title is for paper; a plot that is not `on_paper` is on the page alone.
     """
 
     name: str
@@ -113,16 +128,21 @@ class Plot:
     title: str = ""
     n_columns: int = 2
     on_paper: bool = True
-    _order: dict[str, int] = field(init=False, default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        for mark in chain.from_iterable(panel.marks for panel in self.panels):
-            if mark.label and not isinstance(mark, Rule) and not getattr(mark, "is_grey", False):
-                self._order.setdefault(mark.label, len(self._order))
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the grid of panels."""
+        columns = min(self.n_columns, len(self.panels))
+        return -(-len(self.panels) // columns), columns
 
-    def order(self, mark: Mark) -> int:
-        """Return the number of a mark's label, by which colours are given."""
-        return self._order.get(mark.label, 0)
+    def look(self, mark: Mark) -> Look:
+        """Return how a mark is drawn: the i-th label has the i-th colour, dash and marker."""
+        if getattr(mark, "is_grey", False):
+            return Look(GREY, DASHES[0], MARKERS[0])
+        marks = [mark for panel in self.panels for mark in panel.marks]
+        labels = [m.label for m in marks if m.label and not getattr(m, "is_grey", False)]
+        i = len(set(labels[: labels.index(mark.label)])) if mark.label else 0
+        return Look(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
 
 
 def curve(label: str, x: Numbers, runs: FloatArray) -> Line:

@@ -1,5 +1,6 @@
 """What the results of one scenario show: a table, and figures that answer what comes next."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from bsfl.fairness import lorenz, participation
 from bsfl.fleet.split import Split
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.findings import Findings
-from bsfl.report.learned import learned_speeds
-from bsfl.report.plots import Bars, Heat, Line, Panel, Plot, Points, Rule, curve
+from bsfl.report.plots import Bars, Heat, Line, Mark, Panel, Plot, Points, Rule, curve
+from bsfl.rounds import RoundPlan
 from bsfl.runs import Results, read_manifest, took_part
 
 N_POINTS = 300
@@ -31,47 +32,35 @@ MAX_BARS = 100
 
 def scenario_findings(results: Results) -> Findings:
     """Return tables and figures of finished results."""
-    summary = summarise(results)
-    terminal = "training" if summary.target else "selection"
+    summary, scenario = summarise(results), results.scenario
     return Findings(
-        title=results.scenario.title,
+        title=scenario.title,
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
-        brief=[summary_table(summary, terminal)],
-        plots=scenario_plots(results),
+        brief=[summary_table(summary, "training" if scenario.learning else "selection")],
+        plots=[
+            *([learning_plot(results), data_plot(results)] if scenario.learning else ()),
+            time_plot(results),
+            *([regret_plot(results)] if scenario.objective else ()),
+            *(heat_plot(results, label) for label in scenario.policies),
+            *([learned_plot(results)] if isinstance(scenario.plan, RoundPlan) else ()),
+        ],
         details={"Scenario and versions": read_manifest(results.folder)},
     )
-
-
-def scenario_plots(results: Results) -> list[Plot]:
-    """Return every figure that the results of a scenario have."""
-    scenario = results.scenario
-    plots = [learning_plot(results), data_plot(results)] if scenario.learning else []
-    plots += [time_plot(results)]
-    plots += [regret_plot(results)] if scenario.objective else []
-    plots += [heat_plot(results, label) for label in scenario.policies]
-    return [*plots, learned_plot(results)]
 
 
 def learning_plot(results: Results) -> Plot:
     """Return test accuracy, where there is one, and test loss against virtual time."""
     target = find_target(results)
     has_accuracy = target.column == "test_accuracy"
+    axes: dict[str, Any] = {"x": "virtual time (s)", "log": "" if has_accuracy else "y"}
     panels = []
     for column in ("test_accuracy", "test_loss") if has_accuracy else ("test_loss",):
-        marks = [
-            curve(label, *learning_curves(results, label, column))
-            for label in results.scenario.policies
-        ]
-        rule = [Rule(at=target.value, label=f"target {target}")] if column == target.column else []
-        panels.append(
-            Panel(
-                x="virtual time (s)",
-                y=column.replace("_", " "),
-                marks=[*marks, *rule],
-                log="" if has_accuracy else "y",
-            )
-        )
+        policies = results.scenario.policies
+        marks: list[Mark] = [curve(k, *learning_curves(results, k, column)) for k in policies]
+        if column == target.column:
+            marks.append(Rule(at=target.value, label=f"target {target}"))
+        panels.append(Panel(y=column.replace("_", " "), marks=marks, **axes))
     return Plot(
         name="learning",
         caption="How good the model is after so much virtual time. Bands are 95 % intervals.",
@@ -100,18 +89,14 @@ def time_plot(results: Results) -> Plot:
         clocks.append(curve(label, rounds, clock[:, rounds - 1]))
         share = 100 * lorenz(selections(results, label).mean(axis=0))
         spread.append(Line(label=label, x=np.linspace(0, 100, len(share)), y=share))
+    x, y = "clients, least chosen first (%)", "share of all selections (%)"
     return Plot(
         name="time",
         caption="How long the rounds took, and how evenly clients were chosen (Lorenz curve). "
         "Bands are 95 % intervals over seeds.",
         panels=[
             Panel(x="round", y="virtual time (s)", title="Time spent", marks=clocks),
-            Panel(
-                x="clients, least chosen first (%)",
-                y="share of all selections (%)",
-                title="Participation (Lorenz curve)",
-                marks=spread,
-            ),
+            Panel(x=x, y=y, title="Participation (Lorenz curve)", marks=spread),
         ],
         title=_title(results),
     )
@@ -122,9 +107,9 @@ def regret_plot(results: Results) -> Plot:
     rounds = shown_rounds(results.scenario.rounds)
     late = rounds[rounds >= min(FIRST_LOGARITHMIC_ROUND, results.scenario.rounds)]
     curves = {k: results.cumulative(k, "regret") for k in results.scenario.policies}
-    plain = [curve(label, rounds, regret[:, rounds - 1]) for label, regret in curves.items()]
-    growing = {k: regret[:, late - 1] for k, regret in curves.items()}
-    log = [curve(label, late, regret) for label, regret in growing.items() if regret.min() > 0]
+    plain = [curve(k, rounds, own[:, rounds - 1]) for k, own in curves.items()]
+    positive = {k: own[:, late - 1] for k, own in curves.items() if own[:, late - 1].min() > 0}
+    log = [curve(k, late, own) for k, own in positive.items()]
     limit = bound(results, late[-1:])[0]  # far above: a line would squeeze the others
     allowed = f", Theorem 1 allows {limit:.0e}" if np.isfinite(limit) else ""
     axes: dict[str, Any] = {"x": "round", "y": "cumulative regret (reward units)"}
@@ -144,11 +129,9 @@ def data_plot(results: Results) -> Plot:
     scenario = results.scenario
     assert scenario.learning
     split = scenario.learning.deal(scenario.fleet.n_clients, seed=scenario.first_seed)
-    clients, counts = shown_counts(split)
-    bars = [
-        Bars(label=f"label {label}", names=[str(k) for k in clients], height=counts[:, label])
-        for label in range(split.n_labels)
-    ]
+    clients = in_order(split.sizes, MAX_BARS)
+    names, counts = [str(k) for k in clients], split.histogram[clients].T
+    bars = [Bars(label=f"label {i}", names=names, height=own) for i, own in enumerate(counts)]
     return Plot(
         name="data",
         caption=f"The data of the clients (first world): {in_words(split)}",
@@ -160,9 +143,8 @@ def data_plot(results: Results) -> Plot:
 def in_words(split: Split) -> str:
     """Return what a split amounts to: sizes, label skew, and what is wrong with the data."""
     low, middle, high = np.percentile(split.sizes, [0, 50, 100])
-    words = (
-        f"{split.n_clients:,} clients hold {low:,.0f} to {high:,.0f} samples (median {middle:,.0f})"
-    )
+    words = f"{split.n_clients:,} clients hold {low:,.0f} to {high:,.0f} samples"
+    words += f" (median {middle:,.0f})"
     if split.n_labels > 1:
         words += f"; label skew {split.label_skew:.2f} (0: all alike, 1: one label each)"
     if np.any(split.quality < 1):
@@ -172,12 +154,6 @@ def in_words(split: Split) -> str:
     return words + "."
 
 
-def shown_counts(split: Split) -> tuple[IntArray, IntArray]:
-    """Return some clients from the smallest to the largest, and their labels, [client, label]."""
-    clients = _every_nth(np.argsort(split.sizes, kind="stable"), MAX_BARS)
-    return clients, split.histogram[clients]
-
-
 def heat_plot(results: Results, label: str) -> Plot:
     """Return who took part when, in the first world."""
     cohorts = took_part(results.run_file(label, 0).read())
@@ -185,7 +161,7 @@ def heat_plot(results: Results, label: str) -> Plot:
     edges = np.unique(np.linspace(0, rounds, min(N_BLOCKS, rounds) + 1).astype(int))
     blocks = np.split(cohorts, edges[1:-1])
     counts = np.array([participation(block, n_clients) / len(block) for block in blocks])
-    clients = _slow_to_fast(results.scenario.world(0).mean_speed(1))
+    clients = in_order(results.scenario.world(0).mean_speed(1), MAX_CLIENTS)
     heat = Heat(
         names=[str(k) for k in clients],
         y=(edges[1:] + edges[:-1]) / 2,
@@ -206,9 +182,8 @@ def learned_plot(results: Results) -> Plot:
     marks: list[Points | Line] = []
     for label in results.scenario.policies:
         speeds = learned_speeds(results, label, 0)
-        clients = _slow_to_fast(speeds.truth)
-        counts = speeds.count[clients].tolist()
-        names = [f"client {k}, {n} answers" for k, n in zip(clients, counts, strict=True)]
+        clients = in_order(speeds.truth, MAX_CLIENTS)
+        names = [f"client {k}, {speeds.count[k]} answers" for k in clients]
         x, y, half = speeds.truth[clients], speeds.mean[clients], speeds.half[clients]
         marks.append(Points(label=label, x=x, y=y, half=half, names=names))
     ends = np.array([0.0, speeds.truth.max()])
@@ -222,19 +197,46 @@ def learned_plot(results: Results) -> Plot:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LearnedSpeeds:
+    """Speeds tau_min / tau as observed in one run: mean and 95 % interval, NaN where unknown."""
+
+    truth: FloatArray
+    mean: FloatArray
+    half: FloatArray
+    count: IntArray
+
+
+def learned_speeds(results: Results, label: str, seed: int) -> LearnedSpeeds:
+    """Return what a run showed; the world is drawn again, so nothing extra is stored."""
+    fleet = results.scenario.world(seed)
+    records = results.run_file(label, seed).read()
+    total, squares = np.zeros((2, fleet.n_clients))
+    count = participation(records["cohort"], fleet.n_clients)
+    started_s = np.append(0.0, records["clock_s"][:-1])  # a round starts when the one before ends
+    for record, clock_s in zip(records, started_s.tolist(), strict=True):
+        cohort = record["cohort"][record["cohort"] >= 0]
+        latency = fleet.latencies(int(record["t"]), clock_s)[cohort]
+        speed = fleet.tau_min / np.minimum(latency, fleet.tau_max)
+        total[cohort] += speed
+        squares[cohort] += speed**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / count
+        variance = np.maximum(squares / count - mean**2, 0.0) * count / (count - 1)
+        half = np.where(count > 1, 1.96 * np.sqrt(variance / count), np.nan)
+    return LearnedSpeeds(fleet.mean_speed(int(records["t"][-1])), mean, half, count)
+
+
 def shown_rounds(last: int) -> IntArray:
     """Return the rounds at which a curve is drawn, dense at the start and even later."""
     spaced = (np.geomspace(1, last, N_POINTS), np.linspace(1, last, N_POINTS))
     return np.unique(np.concatenate(spaced).round().astype(np.int64))
 
 
-def _slow_to_fast(speed: FloatArray) -> IntArray:
-    return _every_nth(np.argsort(speed, kind="stable"), MAX_CLIENTS)
-
-
-def _every_nth(clients: IntArray, most: int) -> IntArray:
-    """Return all clients, or so many of them in even steps."""
-    return clients[np.unique(np.linspace(0, len(clients) - 1, most).astype(np.int64))]
+def in_order(value: FloatArray | IntArray, most: int) -> IntArray:
+    """Return the clients from the least value to the largest: all, or so many in even steps."""
+    places = np.unique(np.linspace(0, len(value) - 1, most).astype(np.int64))
+    return np.argsort(value, kind="stable")[places]
 
 
 def _title(results: Results) -> str:

@@ -37,19 +37,12 @@ class Checkpointed:
 
     def __init__(self, task: Task, path: Path, save_every_s: float = SAVE_EVERY_S) -> None:
         self.task, self.path, self.save_every_s = task, path, save_every_s
+        self.n_clients, self.samples = task.n_clients, task.samples
         self.n_trained, self.on_disk, self.saved_at = 0, -1, time.monotonic()
         self.losses: list[FloatArray] = []
         self.evaluations: dict[int, Evaluation] = {}
         self.saved: dict[int, Params] = {}
         self.in_use: WeakValueDictionary[int, Version] = WeakValueDictionary()
-
-    @property
-    def n_clients(self) -> int:
-        return self.task.n_clients
-
-    @property
-    def samples(self) -> IntArray:
-        return self.task.samples
 
     def init(self, seed: int) -> Version:
         """Return an untrained model, and look what is on disk."""
@@ -135,9 +128,9 @@ class Checkpointed:
 
 def _as_row(evaluation: Evaluation) -> list[float]:
     """Return loss, accuracy (nan for none) and the accuracy of every label."""
-    accuracy = np.nan if evaluation.accuracy is None else evaluation.accuracy
-    labels = [] if evaluation.label_accuracy is None else evaluation.label_accuracy.tolist()
-    return [evaluation.loss, accuracy, *labels]
+    if evaluation.accuracy is None or evaluation.label_accuracy is None:
+        return [evaluation.loss, np.nan]
+    return [evaluation.loss, evaluation.accuracy, *evaluation.label_accuracy.tolist()]
 
 
 def _from_row(row: FloatArray) -> Evaluation:

@@ -11,11 +11,11 @@ and continued; the finished bytes are the same however often it was interrupted.
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,20 +35,11 @@ FLUSH_EVERY = 50
 
 
 class RunFile:
-    """The records of one policy in one world."""
+    """The records of one policy in one world; beside them its timing and its checkpoint."""
 
     def __init__(self, path: Path, scenario: Scenario, dtype: "np.dtype[np.void]") -> None:
         self.path, self.scenario, self.dtype = path, scenario, dtype
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where a run that trains keeps its model until it is finished."""
-        return self.path.with_suffix(".model")
-
-    @property
-    def timing(self) -> Path:
-        """Where a finished run notes how many seconds selecting and observing took in a round."""
-        return self.path.with_suffix(".seconds")
+        self.timing, self.checkpoint = path.with_suffix(".seconds"), path.with_suffix(".model")
 
     def n_done(self) -> int:
         """Return how many whole records are on disk."""
@@ -59,11 +50,10 @@ class RunFile:
         n_done = self.n_done()
         if not n_done:
             return 0.0
-        last = np.fromfile(
-            self.path, self.dtype, count=1, offset=(n_done - 1) * self.dtype.itemsize
-        )
+        before_last = (n_done - 1) * self.dtype.itemsize
+        (last,) = np.fromfile(self.path, self.dtype, count=1, offset=before_last)
         played = n_done / self.scenario.rounds
-        return min(1.0, max(played, float(last["clock_s"][0]) / self.scenario.time_s))
+        return min(1.0, max(played, float(last["clock_s"]) / self.scenario.time_s))
 
     def append(self, records: Iterable[RoundRecord]) -> None:
         """Write the records that are not on disk yet; `records` starts at round 1.
@@ -76,20 +66,17 @@ class RunFile:
             lock(file)
             file.truncate(self.n_done() * self.dtype.itemsize)
             file.seek(0)
-            if self.progress() < 1:
-                for batch in batched(records, FLUSH_EVERY):
-                    self._write(file, self._pack(batch))
-
-    def _write(self, file: BinaryIO, content: bytes) -> None:
-        """Write bytes where the file stands, after comparing those that are there already."""
-        there = file.read(len(content))
-        if content[: len(there)] != there:
-            raise InvalidInput(
-                f"{self.path} differs from what is computed now: it is damaged, or was made by "
-                "other versions; delete it to compute the run again"
-            )
-        file.write(content[len(there) :])
-        file.flush()
+            rest = iter(records if self.progress() < 1 else ())
+            while batch := list(islice(rest, FLUSH_EVERY)):
+                content = self._pack(batch)
+                there = file.read(len(content))
+                if content[: len(there)] != there:
+                    raise InvalidInput(
+                        f"{self.path} differs from what is computed now: it is damaged, or was "
+                        "made by other versions; delete it to compute the run again"
+                    )
+                file.write(content[len(there) :])
+                file.flush()
 
     def read(self) -> Records:
         """Return all records of a finished run."""
@@ -160,12 +147,14 @@ class Results:
 
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing."""
+        packages = ["numpy", *(("jax", "jaxlib", "optax") if self.scenario.learning else ())]
         manifest: dict[str, Any] = {
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
-            "record": _layout(self.dtype),
-            "versions": versions(self.scenario),
+            "record": json.loads(json.dumps(self.dtype.descr)),
+            "versions": {"bsfl": bsfl.__version__, "python": platform.python_version()}
+            | {package: metadata.version(package) for package in packages},
         }
         if (self.folder / "manifest.json").exists():
             known = read_manifest(self.folder)
@@ -199,16 +188,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def versions(scenario: Scenario) -> dict[str, str]:
-    """Return the versions that the numbers depend on."""
-    packages = ["numpy", *(("jax", "jaxlib", "optax") if scenario.learning else ())]
-    return {
-        "bsfl": bsfl.__version__,
-        "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
-    }
-
-
 def open_results(folder: Path) -> Results:
     """Return the results in a folder."""
     manifest = read_manifest(folder)
@@ -218,11 +197,6 @@ def open_results(folder: Path) -> Results:
     fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
     results.dtype = np.dtype(fields)  # as it was written, by an older bsfl perhaps
     return results
-
-
-def _layout(dtype: "np.dtype[np.void]") -> Any:
-    """Return the layout of a record as plain data."""
-    return json.loads(json.dumps(dtype.descr))
 
 
 def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
@@ -243,10 +217,3 @@ def took_part(records: Records) -> IntArray:
     named: tuple[str, ...] = records.dtype.names or ()
     found: IntArray = records["kept" if "kept" in named else "cohort"]  # 0.1.0 kept everyone
     return found
-
-
-def batched(records: Iterable[RoundRecord], size: int) -> Iterator[tuple[RoundRecord, ...]]:
-    """Yield records in groups of up to `size`."""
-    rest = iter(records)
-    while batch := tuple(islice(rest, size)):
-        yield batch

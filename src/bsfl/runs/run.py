@@ -5,12 +5,14 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
 from bsfl.files import alone_in, replace_file
+from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policies import Policy
 from bsfl.records import FloatArray, IntArray, Report, RoundContext, RoundRecord
@@ -73,17 +75,18 @@ def dry_run(scenario: Scenario) -> None:
         training.task = Untrained(training.task)
     for label in scenario.policies:
         with at(f"{scenario.name} [policies.{label}]"):
-            list(
-                simulate(
-                    scenario.policy(label, fleet),
-                    fleet,
-                    cohort_size=scenario.cohort_size,
-                    plan=scenario.plan,
-                    rounds=1,
-                    objective=scenario.objective,
-                    training=training,
-                )
-            )
+            policy, objective = scenario.policy(label, fleet), scenario.objective
+            list(play(scenario, policy, fleet, rounds=1, objective=objective, training=training))
+
+
+def play(
+    scenario: Scenario, policy: Policy, fleet: Fleet, seed: int = 0, **parts: Any
+) -> Iterator[RoundRecord]:
+    """Yield the rounds of a policy in one world of a scenario; for `parts` see simulate."""
+    length: dict[str, Any] = {"rounds": scenario.rounds, "time_s": scenario.time_s} | parts
+    policy_seed = scenario.first_seed + seed
+    length |= {"cohort_size": scenario.cohort_size, "plan": scenario.plan}
+    return simulate(policy, fleet, seed=policy_seed, **length)
 
 
 class Untrained:
@@ -93,20 +96,18 @@ class Untrained:
         self.n_clients, self.samples = task.n_clients, task.samples
 
     def init(self, seed: int) -> Params:
-        """Return no model."""
+        return None
 
     def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> list[Update]:
-        """Return a loss for everyone, as real training would."""
         return [
             Update(client=k, params=params, loss=1.0, samples=int(self.samples[k]))
             for k in clients.tolist()
         ]
 
     def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
-        """Return no model."""
+        return None
 
     def evaluate(self, params: Params) -> Evaluation:
-        """Return any number: nobody reads it."""
         return Evaluation(loss=1.0)
 
 
@@ -114,14 +115,8 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     """Play one policy in one world and write its records.
 
     An interrupted run is played again from its first round, without the training that is on disk
-    already, and only what is missing is written.
-
-    Args:
-        results: Where to write.
-        label: The policy.
-        seed: The world.
-        workers: Clients that train at the same time, and threads that XLA has for them.
-        parent: Process that asked for this; a child of it stops when it is gone.
+    already, and only what is missing is written. `workers` clients train at the same time, on as
+    many threads of XLA; a child of the process `parent` stops when that is gone.
     """
     if os.getppid() == parent:  # Ctrl-C reaches all processes: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -132,17 +127,8 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     if training := scenario.training(seed, workers=workers):
         training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
-    records = simulate(
-        policy,
-        fleet,
-        cohort_size=scenario.cohort_size,
-        plan=scenario.plan,
-        rounds=scenario.rounds,
-        time_s=scenario.time_s,
-        seed=scenario.first_seed + seed,
-        objective=scenario.objective,
-        training=training,
-    )
+    parts: Any = {"objective": scenario.objective, "training": training}
+    records = play(scenario, policy, fleet, seed, **parts)
     run_file.append(while_alive(parent, records))
     run_file.checkpoint.unlink(missing_ok=True)
     if policy.rounds:
@@ -157,11 +143,9 @@ class Timed:
         self.weights = getattr(policy, "weights", None)
 
     def init(self, n_clients: int) -> State:
-        """Return the state before the first round."""
         return self.policy.init(n_clients)
 
     def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
-        """Return the cohort, and note how long that took."""
         start = time.perf_counter()
         cohort = self.policy.select(state, context, rng)
         self.seconds += time.perf_counter() - start
@@ -169,7 +153,6 @@ class Timed:
         return cohort
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
-        """Learn from a report, and note how long that took."""
         start = time.perf_counter()
         self.policy.observe(state, context, report)
         self.seconds += time.perf_counter() - start

@@ -12,10 +12,10 @@ STUDIES: Registry[type] = Registry(
         "annealing": "bsfl.studies.annealing:Annealing",
         "annealing-graph": "bsfl.studies.annealing:AnnealingGraph",
         "radius": "bsfl.studies.radius:Radius",
-        "drift": "bsfl.studies.drift:Drift",
+        "drift": "bsfl.studies.ablations:Drift",
         "cold-start": "bsfl.studies.ablations:ColdStart",
         "jitter": "bsfl.studies.ablations:Jitter",
-        "floor": "bsfl.studies.floor:FloorHeld",
+        "floor": "bsfl.studies.ablations:FloorHeld",
     },
     group="bsfl.studies",
 )
@@ -26,16 +26,8 @@ ABLATIONS = ("radius", "drift", "cold-start", "jitter", "floor")
 FIGURES = ("annealing", "annealing-graph", "generalization")
 """Studies that make a figure of the paper, for `bsfl reproduce`."""
 PAPER_SCENARIOS = (
-    "regret-iid",
-    "regret-noniid",
-    "regret-iid-500",
-    "regret-noniid-500",
-    "linear-iid",
-    "linear-noniid",
-    "fmnist-iid",
-    "fmnist-iid-paper",
-    "fmnist-noniid",
-    "cifar10-iid",
-    "cifar10-noniid",
+    *("regret-iid", "regret-noniid", "regret-iid-500", "regret-noniid-500"),
+    *("linear-iid", "linear-noniid", "fmnist-iid", "fmnist-iid-paper", "fmnist-noniid"),
+    *("cifar10-iid", "cifar10-noniid"),
 )
 """Scenarios behind its other figures; the paper could not compute the regret of 500 clients."""

@@ -6,19 +6,29 @@ with its 95 % interval over seeds.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from bsfl.analysis.metrics import fair_selections, selections
 from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import table_of
 from bsfl.fairness import gini, participation
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
-from bsfl.runs import Results, took_part
+from bsfl.runs import Results
 from bsfl.scenario import Scenario, find_scenario
-from bsfl.studies.study import Effort
+from bsfl.studies.study import Effort, changed
+
+FLOOR, FLOOR_PART, FLOOR_ROUNDS = 0.8, 5, 1000
+"""The floor that is asked for; from which part of the run on it must hold; and for how long."""
+FLOOR_SEED = 100
+"""Seed of the first world: the controller was adjusted on others."""
+FLOOR_FLEETS = (
+    *("phones-iid", "phones-quantity", "authors-bimodal", "authors-three-speeds"),
+    *("drift", "flaky", "availability-8pct"),
+)
 
 Row = dict[str, str | Interval | None]
 Found = dict[str, Results]
@@ -44,24 +54,22 @@ class Ablation:
 
     def run(self, folder: Path, effort: Effort) -> Found:
         """Run what is missing in the folder."""
-        return {
-            name: effort.run(self.adapt(find_scenario(name)), folder / name)
-            for name in self.scenarios
-        }
+        played = {name: self.adapt(find_scenario(name)) for name in self.scenarios}
+        return {name: effort.run(one, folder / name) for name, one in played.items()}
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         found = self.run(folder, effort)
         rows, about = self.rows(found), str(type(self).__doc__)
+        plain = [
+            {k: v.as_json() if isinstance(v, Interval) else v for k, v in row.items()}
+            for row in rows
+        ]
         return Findings(
             title=about,
-            numbers={"about": about, "rows": [_plain(row) for row in rows]},
+            numbers={"about": about, "rows": plain},
             tables=[table_of(about, rows)],
             plots=self.plots(found),
         )
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    return {k: v.as_json() if isinstance(v, Interval) else v for k, v in row.items()}
 
 
 def mean_rounds(results: Results, label: str) -> FloatArray:
@@ -77,20 +85,16 @@ class ColdStart(Ablation):
     def rows(self, found: Found) -> list[Row]:
         """Compare mean round time and Gini with those of random selection."""
         (results,) = found.values()
-        by_chance, n_clients = mean_rounds(results, "random"), results.scenario.fleet.n_clients
-        rows: list[Row] = []
-        for label in results.scenario.policies:
-            own = mean_rounds(results, label)
-            uneven = [gini(participation(took_part(r), n_clients)) for r in results.records(label)]
-            rows.append(
-                {
-                    "policy": label,
-                    "mean round (s)": interval(own),
-                    "over random": interval(own / by_chance),
-                    "Gini": interval(uneven),
-                }
-            )
-        return rows
+        by_chance = mean_rounds(results, "random")
+        return [
+            {
+                "policy": label,
+                "mean round (s)": interval(mean_rounds(results, label)),
+                "over random": interval(mean_rounds(results, label) / by_chance),
+                "Gini": interval([gini(counts) for counts in selections(results, label)]),
+            }
+            for label in results.scenario.policies
+        ]
 
 
 class Jitter(ColdStart):
@@ -104,9 +108,93 @@ class Jitter(ColdStart):
         rows = super().rows(found)
         for row in rows:
             label = str(row["policy"])
-            alpha = label.partition("-")[2]
-            row["over means"] = None
+            alpha, row["over means"] = label.partition("-")[2], None
             if alpha:
-                base = mean_rounds(results, f"means-{alpha}")
-                row["over means"] = interval(mean_rounds(results, label) / base)
+                means = mean_rounds(results, f"means-{alpha}")
+                row["over means"] = interval(mean_rounds(results, label) / means)
         return rows
+
+
+class Drift(Ablation):
+    """How much time do memories that fade lose, when a third of the fleet changes speed?"""
+
+    scenarios = ("ablation-drift", "ablation-steady")
+
+    def rows(self, found: Found) -> list[Row]:
+        """Compare the time lost after a change with that of the policy that never forgets."""
+        drift, steady = found["ablation-drift"], found["ablation-steady"]
+        change = drift.scenario.fleet.drift
+        assert change
+        half = change.at - 1
+        before, after, afresh = slice(half), slice(half, None), slice(drift.scenario.rounds - half)
+
+        def time_s(results: Results, label: str, rounds: slice) -> FloatArray:
+            return np.array([r["duration_s"][rounds].sum() for r in results.records(label)])
+
+        def lost_s(label: str) -> FloatArray:
+            return time_s(drift, label, after) - time_s(steady, label, after)
+
+        return [
+            {
+                "policy": label,
+                "before (s)": interval(time_s(drift, label, before)),
+                "after (s)": interval(time_s(drift, label, after)),
+                "lost by the change (s)": interval(lost_s(label)),
+                "lost, over stationary": interval(lost_s(label) / lost_s("stationary")),
+                "after, over starting afresh": interval(
+                    time_s(drift, label, after) / time_s(steady, label, afresh)
+                ),
+            }
+            for label in drift.scenario.policies
+        ]
+
+
+def least_shares(results: Results, label: str) -> FloatArray:
+    """Return the smallest part of its share that a client had at any time, seed by seed."""
+    rate = fair_selections(results, label) / results.scenario.rounds
+    least = []
+    for records, fair in zip(results.records(label), rate, strict=True):
+        chosen = [participation(cohort, len(fair)) for cohort in took_part(records)]
+        share = np.cumsum(chosen, axis=0) / np.outer(records["t"], fair)
+        least.append(share[len(records) // FLOOR_PART :].min())
+    return np.array(least)
+
+
+class FloorHeld(Ablation):
+    """Does every client get 80 % of its share, in every fleet of the arena?"""
+
+    scenarios = FLOOR_FLEETS
+
+    def adapt(self, scenario: Scenario) -> Scenario:
+        """Return the fleet of an arena's scenario with policies that are asked for a floor."""
+        fleet = dict(scenario.source["fleet"])
+        if scenario.learning:  # clients take as long as if they trained
+            held = scenario.learning.deal(scenario.fleet.n_clients, seed=FLOOR_SEED).sizes
+            spread = float(np.log(held).std()) if held.std() > 1 else 0.0
+            fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
+        if "drift" in fleet:
+            fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
+        asked = {"policy": "bsfl", "alpha": {"kind": "floor", "share": FLOOR}}
+        policies = {
+            "floor-paper": asked,
+            "floor-bernstein": {**asked, "index": {"kind": "means", "radius": "bernstein"}},
+            "floor-lognormal": {**asked, "index": {"kind": "lognormal"}},
+            "random": {},
+        }
+        length = {"learning": None, "time_s": None, "rounds": FLOOR_ROUNDS}
+        return changed(scenario, fleet=fleet, first_seed=FLOOR_SEED, policies=policies, **length)
+
+    def rows(self, found: Found) -> list[Row]:
+        """Return the least share that any client ever had after the first part of the run."""
+        return [
+            {
+                "fleet": name,
+                "policy": label,
+                "least share": interval(least_shares(results, label)),
+                "mean round over random": interval(
+                    mean_rounds(results, label) / mean_rounds(results, "random")
+                ),
+            }
+            for name, results in found.items()
+            for label in results.scenario.policies
+        ]

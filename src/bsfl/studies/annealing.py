@@ -11,15 +11,17 @@ from bsfl.analysis.statistics import interval
 from bsfl.analysis.tables import Table
 from bsfl.extras import in_parallel
 from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.report import Findings
 from bsfl.report.plots import Bars, Line, Panel, Plot, Points, Rule, curve
-from bsfl.solvers import PROPOSALS, anneal, energy, solve_exact
+from bsfl.solvers import PROPOSALS, Proposal, anneal, energy, solve_exact
 from bsfl.studies.study import Effort
 
 ALPHA = 1.0
 PAPER_WIN_RATE = 0.983
 """Share of runs in which, the paper says, ALSA ended above SA."""
+STATES = ("last_state", "best_state")
+"""States of a walk that are compared: where it ends, as the paper counts, and the best visited."""
 NAMES = {
     "swap": "SA (swap)",
     "symmetric": "ALSA as printed (symmetric)",
@@ -35,6 +37,19 @@ class Problem:
     g: FloatArray
     m: int
 
+    def energy(self, cohort: IntArray) -> float:
+        """Return what a cohort is worth."""
+        return energy(self.u, self.g, cohort, ALPHA)
+
+    def optimum(self) -> float:
+        """Return what the best cohort is worth."""
+        return self.energy(solve_exact(self.u, self.g, self.m, ALPHA))
+
+    def walk(self, proposal: Proposal, steps: int, rng: Rng) -> FloatArray:
+        """Return the energies on the way of annealing, at the start and after every step."""
+        start = self.u, self.g, self.m, ALPHA
+        return anneal(*start, steps=steps, proposal=proposal, rng=rng).energies
+
 
 def draw_problem(seed: int, *, n_clients: int | None = None, m: int | None = None) -> Problem:
     """Return a random instance; by default K is 50 to 500 and m/K 0.05 to 0.5."""
@@ -48,73 +63,44 @@ def energy_paths(
     problem: Problem, *, steps: int, runs: int, jobs: int
 ) -> tuple[dict[str, FloatArray], float]:
     """Return the energies [run, step] of each proposal on one problem, and the optimum."""
-
-    def path(proposal: Any, seed: int) -> FloatArray:
-        rng = stream(seed, f"annealing-{proposal}")
-        walk = anneal(
-            problem.u, problem.g, problem.m, ALPHA, steps=steps, proposal=proposal, rng=rng
-        )
-        return walk.energies
-
-    tasks = [(proposal, seed) for proposal in PROPOSALS for seed in range(runs)]
-    found = in_parallel(path, tasks, jobs=jobs)
-    paths: dict[str, FloatArray] = {
-        p: np.array(found[i * runs : (i + 1) * runs]) for i, p in enumerate(PROPOSALS)
-    }
-    best = solve_exact(problem.u, problem.g, problem.m, ALPHA)
-    return paths, energy(problem.u, problem.g, best, ALPHA)
+    walks = [(p, steps, stream(i, f"annealing-{p}")) for p in PROPOSALS for i in range(runs)]
+    found = np.array(in_parallel(problem.walk, walks, jobs=jobs))
+    paths = found.reshape(len(PROPOSALS), runs, steps + 1)
+    return dict(zip(PROPOSALS, paths, strict=True)), problem.optimum()
 
 
 def tournament(*, instances: int, steps: int, jobs: int) -> dict[str, Any]:
     """Return win rates over swap and gaps to the optimum, over random instances.
 
-    A win is a higher energy than SA's (swap) on the same instance, both of the state in which the
-    walk ends, as the paper counts, and of the best state it visited. Ties are not wins. A gap is
-    (optimum - energy) / (optimum - mean energy of a random cohort): 0 optimal, 1 no better than
-    chance.
+    A gap is (optimum - energy) / (optimum - mean energy of a random cohort): 0 optimal, 1 no better
+    than chance. A win is a smaller gap than SA's (swap) on the same instance; a tie is none.
     """
-    played = in_parallel(_play, [(seed, steps) for seed in range(instances)], jobs=jobs)
-    scores = np.array(played)  # [instance, proposal, (last, best)]
-    swap = scores[:, PROPOSALS.index("swap")]
-    result: dict[str, Any] = {"instances": instances, "steps": steps, "proposals": {}}
+    gaps = np.array(in_parallel(_gaps, [(seed, steps) for seed in range(instances)], jobs=jobs))
+    proposals: dict[str, dict[str, Any]] = {proposal: {} for proposal in PROPOSALS}
     for i, proposal in enumerate(PROPOSALS):
-        row: dict[str, Any] = {}
-        for j, state in enumerate(("last", "best")):
-            wins = scores[:, i, j] < swap[:, j]  # scores are gaps: lower is better
-            row[f"{state}_state"] = {
-                "win_rate_over_swap": None if proposal == "swap" else float(wins.mean()),
-                "mean_gap": interval(scores[:, i, j]).as_json(),
+        for j, state in enumerate(STATES):
+            own, swap = gaps[:, i, j], gaps[:, PROPOSALS.index("swap"), j]
+            proposals[proposal][state] = {
+                "win_rate_over_swap": None if proposal == "swap" else float((own < swap).mean()),
+                "mean_gap": interval(own).as_json(),
             }
-        result["proposals"][proposal] = row
-    return result
+    return {"instances": instances, "steps": steps, "proposals": proposals}
 
 
-def _play(seed: int, steps: int) -> list[list[float]]:
-    """Return the gap of the last and of the best state for each proposal."""
+def _gaps(seed: int, steps: int) -> FloatArray:
+    """Return the gaps on one instance, [proposal, state]."""
     problem = draw_problem(seed)
-    u, g, m = problem.u, problem.g, problem.m
-    best = energy(u, g, solve_exact(u, g, m, ALPHA), ALPHA)
-    rng = stream(seed, "annealing-chance")
-    chance = np.mean([energy(u, g, rng.choice(len(u), m, replace=False), ALPHA) for _ in range(50)])
-    gaps = []
-    for proposal in PROPOSALS:
-        walk = anneal(
-            u, g, m, ALPHA, steps=steps, proposal=proposal, rng=stream(seed, f"walk-{proposal}")
-        )
-        reached = np.array([walk.energies[-1], walk.energies.max()])
-        gaps.append(((best - reached) / (best - chance)).tolist())
-    return gaps
+    rng, k = stream(seed, "annealing-chance"), len(problem.u)
+    by_chance = [problem.energy(rng.choice(k, problem.m, replace=False)) for _ in range(50)]
+    walks = [problem.walk(p, steps, stream(seed, f"walk-{p}")) for p in PROPOSALS]
+    reached = np.array([[walk[-1], walk.max()] for walk in walks])
+    best = problem.optimum()
+    return np.asarray((best - reached) / (best - np.mean(by_chance)))
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourGraph:
-    """All cohorts of a small problem and which of them are neighbours.
-
-    Attributes:
-        cohorts: [state, member].
-        energies: E of every state.
-        edges: Pairs of states, [edge, 2].
-    """
+    """All cohorts of a small problem, [state, member], and pairs that are neighbours, [edge, 2]."""
 
     cohorts: IntArray
     energies: FloatArray
@@ -123,26 +109,19 @@ class NeighbourGraph:
 
 def neighbour_graph(problem: Problem, proposal: str) -> NeighbourGraph:
     """Return the graph on which SA ("swap") or ALSA as printed ("symmetric") walks."""
-    u, g, m = problem.u, problem.g, problem.m
-    cohorts = np.array(list(combinations(range(len(u)), m)))
-    states = [frozenset(c) for c in cohorts.tolist()]
-    energies = np.array([energy(u, g, c, ALPHA) for c in cohorts])
+    cohorts = np.array(list(combinations(range(len(problem.u)), problem.m)))
+    energies = np.array([problem.energy(cohort) for cohort in cohorts])
+    states = [frozenset(cohort) for cohort in cohorts.tolist()]
+    weakest = [{min(s, key=problem.u.item), min(s, key=problem.g.item)} for s in states]
     edges = []
     for i, j in combinations(range(len(states)), 2):
-        if len(states[i] & states[j]) != m - 1:
-            continue
-        (leaves,), (enters,) = states[i] - states[j], states[j] - states[i]
-        weakest = _weakest(states[i], u, g), _weakest(states[j], u, g)
-        if proposal == "swap" or leaves in weakest[0] or enters in weakest[1]:
-            edges.append((i, j))
+        if len(states[i] & states[j]) == problem.m - 1:
+            (leaves,), (enters,) = states[i] - states[j], states[j] - states[i]
+            if proposal == "swap" or leaves in weakest[i] or enters in weakest[j]:
+                edges.append((i, j))
     return NeighbourGraph(cohorts, energies, np.array(edges))
 
 
-def _weakest(state: frozenset[int], u: FloatArray, g: FloatArray) -> set[int]:
-    return {min(state, key=lambda k: u[k]), min(state, key=lambda k: g[k])}
-
-
-@dataclass(frozen=True, slots=True)
 class Annealing:
     """How far SA and ALSA stay from the exact optimum, and which of them wins."""
 
@@ -151,21 +130,21 @@ class Annealing:
         problem = draw_problem(0, n_clients=500, m=25)
         paths, optimum = energy_paths(problem, steps=steps, runs=runs, jobs=effort.jobs)
         games = tournament(instances=instances, steps=1000, jobs=effort.jobs)
-        numbers = {
-            "paper_win_rate_alsa_over_sa": PAPER_WIN_RATE,
-            "tournament": games,
-            "one_problem": {
-                "n_clients": 500,
-                "cohort_size": 25,
-                "steps": steps,
-                "optimum": optimum,
-                "mean_energy_at_the_end": {p: float(e[:, -1].mean()) for p, e in paths.items()},
-                "mean_best_energy": {p: float(e.max(axis=1).mean()) for p, e in paths.items()},
-            },
+        one_problem = {
+            "n_clients": 500,
+            "cohort_size": 25,
+            "steps": steps,
+            "optimum": optimum,
+            "mean_energy_at_the_end": {p: float(e[:, -1].mean()) for p, e in paths.items()},
+            "mean_best_energy": {p: float(e.max(axis=1).mean()) for p, e in paths.items()},
         }
         return Findings(
             title="SA and ALSA against the exact optimum",
-            numbers=numbers,
+            numbers={
+                "paper_win_rate_alsa_over_sa": PAPER_WIN_RATE,
+                "tournament": games,
+                "one_problem": one_problem,
+            },
             tables=[tournament_table(games)],
             plots=[annealing_plot(paths, optimum, games)],
         )
@@ -174,13 +153,11 @@ class Annealing:
 def tournament_table(games: dict[str, Any]) -> Table:
     """Return one row per proposal."""
     rows = []
-    for proposal, row in games["proposals"].items():
-        cells = [proposal]
-        for state in ("last_state", "best_state"):
-            wins = row[state]["win_rate_over_swap"]
-            cells += ["–" if wins is None else f"{wins:.1%}"]
-            cells += [f"{row[state]['mean_gap']['mean']:.1%}"]
-        rows.append(cells)
+    for proposal, found in games["proposals"].items():
+        rows.append([proposal])
+        for state in STATES:
+            wins, gap = found[state]["win_rate_over_swap"], found[state]["mean_gap"]["mean"]
+            rows[-1] += ["–" if wins is None else f"{wins:.1%}", f"{gap:.1%}"]
     return Table(
         title=f"{games['instances']:,} random instances, {games['steps']:,} steps; "
         f"the paper: ALSA above SA in {PAPER_WIN_RATE:.1%}",
@@ -194,17 +171,12 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
     """Return energy against steps with the optimum as a line, and the gaps of the tournament."""
     n_runs = len(next(iter(paths.values())))
     walks = [curve(NAMES[p], np.arange(e.shape[1]), e) for p, e in paths.items()]
-    gaps = [
-        Bars(
-            label=f"{state.partition('_')[0]} state",
-            names=list(games["proposals"]),
-            height=np.array(
-                [100 * row[state]["mean_gap"]["mean"] for row in games["proposals"].values()]
-            ),
-            is_stacked=False,
-        )
-        for state in ("last_state", "best_state")
-    ]
+    names, rows = list(games["proposals"]), games["proposals"].values()
+    gaps = []
+    for state in STATES:
+        height = np.array([100 * row[state]["mean_gap"]["mean"] for row in rows])
+        label = state.replace("_", " ")
+        gaps.append(Bars(label=label, names=names, height=height, is_stacked=False))
     return Plot(
         name="annealing",
         caption="How far annealing stays from the optimum: one problem, and many.",
@@ -224,42 +196,34 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
     )
 
 
-@dataclass(frozen=True, slots=True)
 class AnnealingGraph:
     """Which cohorts SA and ALSA can go to from each, for cohorts of 4 out of 8."""
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         problem = draw_problem(3, n_clients=8, m=4)
-        graphs = {name: neighbour_graph(problem, name) for name in ("swap", "symmetric")}
+        titles = {
+            "swap": "SA: any one client differs",
+            "symmetric": "ALSA: the one that differs is the weakest of its cohort",
+        }
+        graphs = {name: neighbour_graph(problem, name) for name in titles}
         place = _rings(graphs["swap"])
+        names = [str(cohort) for cohort in graphs["swap"].cohorts.tolist()]
+        n_edges = {name: len(graph.edges) for name, graph in graphs.items()}
         panels = []
-        for name, title in (
-            ("swap", "SA: any one client differs"),
-            ("symmetric", "ALSA: the one that differs is the weakest of its cohort"),
-        ):
-            graph = graphs[name]
-            ends = np.insert(place[graph.edges], 2, np.nan, axis=1).reshape(-1, 2).T
-            degree = 2 * len(graph.edges) / len(graph.cohorts)
-            edges = Line(label="", x=ends[0], y=ends[1], is_grey=True)
-            names = [str(cohort) for cohort in graph.cohorts.tolist()]
+        for name, graph in graphs.items():
+            x, y = np.insert(place[graph.edges], 2, np.nan, axis=1).reshape(-1, 2).T
+            edges = Line(label="", x=x, y=y, is_grey=True)
             x, y = place.T
             states = Points(label="energy", x=x, y=y, value=graph.energies, names=names)
-            count = f"{len(graph.edges)} edges, {degree:.1f} neighbours a state"
-            panels.append(Panel(title=f"{title}\n{count}", marks=[edges, states], has_axes=False))
+            degree = 2 * n_edges[name] / len(names)
+            title = f"{titles[name]}\n{n_edges[name]} edges, {degree:.1f} neighbours a state"
+            panels.append(Panel(title=title, marks=[edges, states], has_axes=False))
+        title = "Cohorts of 4 out of 8; ring = clients that differ from the optimum"
+        plot = Plot(name="annealing-graph", caption=f"{title}.", panels=panels, title=title)
         return Findings(
             title="Neighbour graphs of SA and ALSA",
-            numbers={
-                "states": len(graphs["swap"].cohorts),
-                "edges": {name: len(graph.edges) for name, graph in graphs.items()},
-            },
-            plots=[
-                Plot(
-                    name="annealing-graph",
-                    caption="Cohorts of 4 out of 8; ring = clients that differ from the optimum.",
-                    panels=panels,
-                    title="Cohorts of 4 out of 8; ring = clients that differ from the optimum",
-                )
-            ],
+            numbers={"states": len(names), "edges": n_edges},
+            plots=[plot],
         )
 
 

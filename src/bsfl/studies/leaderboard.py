@@ -5,6 +5,7 @@ DIR/<scenario>/             the chosen settings in the worlds that count
 DIR/<scenario>/front.json   what BSFL and the genie reach with other weights: time, participation
 """
 
+import copy
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,28 +19,21 @@ from bsfl.analysis.tables import summary_table
 from bsfl.analysis.target import at_the_end, find_target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
-from bsfl.fairness import gini, participation
+from bsfl.fairness import gini
 from bsfl.files import write_json
 from bsfl.policies import POLICIES
 from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
+from bsfl.runs.run import play
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.scenario.learning_spec import LINEAR
-from bsfl.simulation import simulate
-from bsfl.studies.study import Effort, changed, with_policies
+from bsfl.studies.study import Effort, changed, totals, with_policies
 
 ARENA = (
-    "phones-iid",
-    "phones-dirichlet",
-    "phones-quantity",
-    "authors-bimodal",
-    "authors-three-speeds",
-    "availability-8pct",
-    "drift",
-    "flaky",
+    *("phones-iid", "phones-dirichlet", "phones-quantity", "authors-bimodal"),
+    *("authors-three-speeds", "availability-8pct", "drift", "flaky"),
 )
 """The scenarios of the leaderboard."""
-
 COMPETITORS = tuple(
     name for name, policy in POLICIES.items() if not getattr(policy, "knows_truth", False)
 )
@@ -48,7 +42,6 @@ CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
     name: ({}, *policy.tuning) for name, policy in POLICIES.items() if hasattr(policy, "tuning")
 }
 """What each policy may be tuned to: its defaults first, then what its class says."""
-MOST_TRIES = max(len(tries) for tries in CANDIDATES.values())
 TUNING_SEED = 10_000
 """Seed of the world for tuning, far from those that count."""
 QUICK_PART, QUICK_SEEDS = 4, 1
@@ -72,13 +65,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One scenario of the leaderboard.
-
-    Attributes:
-        summary: The numbers of every policy.
-        settings: What each policy was tuned to.
-        fronts: Points that BSFL and the genie reach with other weights.
-    """
+    """One scenario of the leaderboard: the numbers, what each policy was tuned to, and fronts."""
 
     summary: Summary
     settings: dict[str, Settings]
@@ -90,13 +77,11 @@ class Standing:
 
     def note(self) -> str:
         """Return the settings in words."""
-        used = [
-            f"{name} ({', '.join(f'{k} = {json.dumps(v)}' for k, v in settings.items())})"
-            for name, settings in self.settings.items()
-            if settings
-        ]
-        all_others = "; ".join(used) + "; all others" if used else "all"
-        return f"Settings: {all_others} with their defaults."
+        used = []
+        for name, settings in self.settings.items():
+            words = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+            used += [f"{name} ({words}); "] * bool(settings)
+        return f"Settings: {''.join(used)}{'all others' if used else 'all'} with their defaults."
 
     def panel(self) -> Panel:
         """Return mean round time against Gini, with fronts."""
@@ -109,13 +94,8 @@ class Standing:
         for label in self.summary.policies:
             x, y = (np.array([self.summary.mean(label, k)]) for k in ("gini", "mean_round_s"))
             marks.append(Points(label=label, x=x, y=y, names=[label]))
-        return Panel(
-            x="Gini of participation",
-            y="mean round (s)",
-            title=self.summary.scenario.name,
-            marks=marks,
-            starts_at_0="y",
-        )
+        axes: Any = {"x": "Gini of participation", "y": "mean round (s)", "starts_at_0": "y"}
+        return Panel(title=self.summary.scenario.name, marks=marks, **axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,57 +113,46 @@ class Leaderboard:
     tune: int = 1
 
     def __post_init__(self) -> None:
-        checks.between("tune", self.tune, 1, MOST_TRIES)
+        checks.between("tune", self.tune, 1, max(map(len, CANDIDATES.values())))
 
     def play(self, folder: Path, effort: Effort) -> Findings:
-        found = [find_scenario(name) for name in self.scenarios]
-        standings = self.compete(
-            [quick(one) for one in found] if effort.quick else found, folder, effort
-        )
-        tried = (
-            f"Every policy could try up to {self.tune} settings in a world of its own."
-            if self.tune > 1
-            else "Nothing was tuned."
+        scenarios = [find_scenario(name) for name in self.scenarios]
+        for one in scenarios:
+            if not one.learning or one.learning.dataset == LINEAR:
+                raise InvalidInput(f"{one.name} trains no classifier, so it has no leaderboard")
+        if effort.quick:
+            scenarios = [quick(one) for one in scenarios]
+        standings = [self.compete(one, folder, effort) for one in scenarios]
+        tried = f"Every policy could try up to {self.tune} settings in a world of its own."
+        pareto = Plot(
+            name="pareto",
+            caption="Lower and further left is better. The grey lines are what BSFL, and the genie "
+            "that is told true speeds, reach with other weights.",
+            panels=[one.panel() for one in standings],
+            n_columns=N_COLUMNS,
         )
         return Findings(
             title="Leaderboard",
-            verdict=[f"Times are virtual. {tried}"],
+            verdict=[f"Times are virtual. {tried if self.tune > 1 else 'Nothing was tuned.'}"],
             numbers={
                 "tune": self.tune,
                 "scenarios": {one.summary.scenario.name: one.as_json() for one in standings},
             },
             tables=[summary_table(one.summary, "leaderboard", one.note()) for one in standings],
             brief=[summary_table(one.summary, "podium") for one in standings],
-            plots=[
-                Plot(
-                    name="pareto",
-                    caption="Lower and further left is better. The grey lines are what BSFL, and "
-                    "the genie that is told true speeds, reach with other weights.",
-                    panels=[one.panel() for one in standings],
-                    n_columns=N_COLUMNS,
-                )
-            ],
+            plots=[pareto],
         )
 
-    def compete(self, scenarios: list[Scenario], folder: Path, effort: Effort) -> list[Standing]:
-        """Run what is missing in the folder and return who stands where."""
-        for scenario in scenarios:
-            if not scenario.learning or scenario.learning.dataset == LINEAR:
-                raise InvalidInput(
-                    f"{scenario.name} trains no classifier, so it has no leaderboard"
-                )
-        standings = []
-        for scenario in scenarios:
-            able = [name for name in self.policies if can_play(name, scenario)]
-            place = folder / "tuning" / scenario.name
-            settings = tuned(scenario, place, able, self.tune, effort)
-            final = with_policies(scenario, {name: (name, settings[name]) for name in able})
-            results = effort.run(final, folder / scenario.name)
-            points = fronts(scenario, results.folder, seeds=results.seeds, jobs=effort.jobs)
-            own = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
-            front = [(p["mean_round_s"], p["gini"]) for p in own]
-            standings.append(Standing(summarise(results, front), settings, points))
-        return standings
+    def compete(self, scenario: Scenario, folder: Path, effort: Effort) -> Standing:
+        """Run what is missing of a scenario in the folder and return who stands where."""
+        able = [name for name in self.policies if can_play(name, scenario)]
+        settings = tuned(scenario, folder / "tuning" / scenario.name, able, self.tune, effort)
+        final = with_policies(scenario, {name: (name, settings[name]) for name in able})
+        results = effort.run(final, folder / scenario.name)
+        points = fronts(scenario, results.folder, seeds=results.seeds, jobs=effort.jobs)
+        own = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
+        front = [(p["mean_round_s"], p["gini"]) for p in own]
+        return Standing(summarise(results, front), settings, points)
 
 
 def can_play(name: str, scenario: Scenario) -> bool:
@@ -193,20 +162,15 @@ def can_play(name: str, scenario: Scenario) -> bool:
 
 def quick(scenario: Scenario) -> Scenario:
     """Return a small version: less time or fewer rounds, in one world."""
-    source = scenario.source
-    changes: Settings = {"seeds": QUICK_SEEDS}
+    source = copy.deepcopy(scenario.source) | {"seeds": QUICK_SEEDS}
     if "time_s" in source:
-        changes["time_s"] = source["time_s"] / QUICK_PART
+        source["time_s"] /= QUICK_PART
     if "rounds" in source:
-        changes["rounds"] = source["rounds"] // QUICK_PART
-    if "drift" in source["fleet"]:
-        drift = source["fleet"]["drift"]
-        at = max(2, drift["at"] // QUICK_PART)
-        changes["fleet"] = {**source["fleet"], "drift": {**drift, "at": at}}
-    if "learning" in source:
-        learning = source["learning"].items()
-        changes["learning"] = {k: v for k, v in learning if k != "target_accuracy"}
-    return changed(scenario, **changes)
+        source["rounds"] //= QUICK_PART
+    if drift := source["fleet"].get("drift"):
+        drift["at"] = max(2, drift["at"] // QUICK_PART)
+    source.get("learning", {}).pop("target_accuracy", None)
+    return changed(scenario, **source)
 
 
 def tuned(
@@ -215,14 +179,13 @@ def tuned(
     """Return the settings with which each policy is quickest to the target in a world of its own.
 
     Where none reaches the target, the highest accuracy at the end decides. With a budget of 1 the
-    first candidate, the defaults, is taken without a trial.
+    defaults are taken without a trial.
     """
-    candidates = {name: CANDIDATES.get(name, ({},))[: max(1, budget)] for name in policies}
-    chosen = {name: dict(tries[0]) for name, tries in candidates.items()}
+    chosen: dict[str, Settings] = {name: {} for name in policies}
     trials = {
         f"{name}.{i}": (name, dict(settings))
-        for name, tries in candidates.items()
-        if len(tries) > 1
+        for name in policies
+        if len(tries := CANDIDATES.get(name, ())[:budget]) > 1
         for i, settings in enumerate(tries)
     }
     if not trials:
@@ -235,10 +198,9 @@ def tuned(
         ended = at_the_end(results, label, "test_accuracy")[0]
         return float(time_to(results, label, target)[0]), -float(ended)
 
-    for name, tries in candidates.items():
-        if len(tries) > 1:
-            best = min(range(len(tries)), key=lambda i: score(f"{name}.{i}"))
-            chosen[name] = dict(tries[best])
+    for label in sorted(trials, key=score)[::-1]:  # the best of a policy has the last word
+        name, settings = trials[label]
+        chosen[name] = settings
     return chosen
 
 
@@ -259,11 +221,10 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
     policies = [(able[label][0], {**able[label][1], "alpha": alpha}) for label, alpha in choices]
     weighted = with_policies(scenario, {str(i): policy for i, policy in enumerate(policies)})
     runs = [(weighted, label, seed) for label in weighted.policies for seed in range(seeds)]
-    played = in_parallel(_played, runs, jobs=jobs)
-    measured = np.array(played).reshape(len(choices), seeds, 2).mean(axis=1)
+    played = np.array(in_parallel(_played, runs, jobs=jobs)).reshape(len(choices), seeds, 2)
     points = [
-        {"front": label, "alpha": alpha, "mean_round_s": float(round_s), "gini": float(uneven)}
-        for (label, alpha), (round_s, uneven) in zip(choices, measured, strict=True)
+        {"front": label, "alpha": alpha, "mean_round_s": round_s, "gini": uneven}
+        for (label, alpha), (round_s, uneven) in zip(choices, played.mean(1).tolist(), strict=True)
     ]
     write_json(path, {**asked, "points": points})
     return points
@@ -272,18 +233,6 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
 def _played(scenario: Scenario, label: str, seed: int) -> tuple[float, float]:
     """Return mean round time and Gini of one run that trains nothing."""
     fleet = scenario.world(seed)
-    records = list(
-        simulate(
-            scenario.policy(label, fleet),
-            fleet,
-            cohort_size=scenario.cohort_size,
-            plan=scenario.plan,
-            rounds=scenario.rounds,
-            time_s=scenario.time_s,
-            seed=scenario.first_seed + seed,
-        )
-    )
-    chosen = np.concatenate([np.array(record.kept, dtype=np.int64) for record in records])
-    clock_s = records[-1].clock_s
-    assert clock_s is not None
-    return clock_s / len(records), gini(participation(chosen, fleet.n_clients))
+    records = play(scenario, scenario.policy(label, fleet), fleet, seed)
+    mean_round_s, counts = totals(records, fleet.n_clients)
+    return mean_round_s, gini(counts)

@@ -47,19 +47,14 @@ class Generalization:
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         rate = np.linspace(0, 1, 401)
-        lines = [
-            Line(label=f"beta = {beta}", x=rate, y=signed_power(self.target - rate, beta))
-            for beta in self.betas
-        ]
-        rules = [
-            Rule(at=0.0),
-            Rule(at=self.target, label=f"share m/K = {self.target:g}", is_upright=True),
-        ]
+        worth = {f"beta = {beta}": signed_power(self.target - rate, beta) for beta in self.betas}
+        lines = [Line(label=label, x=rate, y=g) for label, g in worth.items()]
+        share = Rule(at=self.target, label=f"share m/K = {self.target:g}", is_upright=True)
         panel = Panel(
             x="rate of selection so far, c / t",
             y="generalization value g",
             title="Chosen too rarely: positive; too often: negative",
-            marks=[*lines, *rules],
+            marks=[*lines, Rule(at=0.0), share],
         )
         return Findings(
             title="The generalization value",

@@ -31,79 +31,63 @@ def measured_alpha(scenario: Scenario) -> str:
     return f"-{scenario.objective.alpha:g}"
 
 
-def radius_rows(found: Found) -> list[Row]:
-    """Compare every index with the genie at the same Gini, and its regret with the paper's."""
-    rows: list[Row] = []
-    for name, results in found.items():
-        scenario, shared = results.scenario, measured_alpha(results.scenario)
-        points = {
-            label: [late(records, scenario) for records in results.records(label)]
-            for label in scenario.policies
-        }
-        genies = [seeds for label, seeds in points.items() if label.startswith("genie")]
-        fronts = list(zip(*genies, strict=True))
-        paper = results.cumulative(f"paper{shared}", "regret")[:, -1]
-        for label in scenario.policies:
-            if label.startswith("genie"):
-                continue
-            pairs = zip(points[label], fronts, strict=True)
-            ratio = [time_s / at_same_gini(front, uneven) for (time_s, uneven), front in pairs]
-            early = [r["duration_s"][: left_out(scenario)].sum() for r in results.records(label)]
-            regret = results.cumulative(label, "regret")[:, -1] / paper
-            rows.append(
-                {
-                    "fleet": name.removeprefix("ablation-radius-"),
-                    "index": label,
-                    "time over genie at this Gini": interval(ratio),
-                    "Gini": interval([uneven for _, uneven in points[label]]),
-                    "exploration (s)": interval(early),
-                    "regret over the paper's": interval(regret) if shared in label else None,
-                }
-            )
-    return rows
-
-
-def radius_plot(found: Found) -> Plot:
-    """Return one column per fleet: its fronts of (Gini, mean round), and regret over the rounds."""
-    fronts, regrets = [], []
-    for results in found.values():
-        scenario, shared = results.scenario, measured_alpha(results.scenario)
-        played = scenario.rounds - left_out(scenario)
-        indices = dict.fromkeys(label.rpartition("-")[0] for label in scenario.policies)
-        lines, curves = [], []
-        for index in filter(None, indices):
-            ends = [
-                np.mean([late(records, scenario) for records in results.records(label)], axis=0)
-                for label in scenario.policies
-                if label.startswith(f"{index}-")
-            ]
-            points = sorted((uneven, time_s / played) for time_s, uneven in ends)
-            x, y = np.array(points).T
-            lines.append(Line(label=index, x=x, y=y, has_markers=True))
-            if index != "genie" and index + shared in scenario.policies:
-                regret = results.cumulative(index + shared, "regret")
-                curves.append(curve(index, np.arange(1, regret.shape[1] + 1), regret))
-        title = scenario.title.partition(":")[0]
-        y_title = "mean round after the exploration (s)"
-        fronts.append(Panel(x="Gini of selections", y=y_title, title=title, marks=lines))
-        regrets.append(
-            Panel(x="round", y=f"regret, alpha = {shared[1:]}", marks=curves, starts_at_0="xy")
-        )
-    return Plot(
-        name="radius",
-        caption="What each index makes of the same weights: lower and further left is better.",
-        panels=[*fronts, *regrets],
-        n_columns=len(found),
-    )
-
-
 class Radius(Ablation):
     """How far from the genie are narrower confidence radii and the lognormal index?"""
 
     scenarios = tuple(f"ablation-radius-{fleet}" for fleet in ("phones", "bimodal", "three-speeds"))
 
     def rows(self, found: Found) -> list[Row]:
-        return radius_rows(found)
+        """Compare every index with the genie at the same Gini, and its regret with the paper's."""
+        rows: list[Row] = []
+        for name, results in found.items():
+            scenario, shared = results.scenario, measured_alpha(results.scenario)
+            points = {
+                label: [late(records, scenario) for records in results.records(label)]
+                for label in scenario.policies
+            }
+            genies = [points.pop(label) for label in list(points) if label.startswith("genie")]
+            fronts = list(zip(*genies, strict=True))
+            paper = results.cumulative(f"paper{shared}", "regret")[:, -1]
+            for label, own in points.items():
+                pairs = zip(own, fronts, strict=True)
+                ratio = [time_s / at_same_gini(front, uneven) for (time_s, uneven), front in pairs]
+                taken = [records["duration_s"] for records in results.records(label)]
+                regret = results.cumulative(label, "regret")[:, -1] / paper
+                rows.append(
+                    {
+                        "fleet": name.removeprefix("ablation-radius-"),
+                        "index": label,
+                        "time over genie at this Gini": interval(ratio),
+                        "Gini": interval([uneven for _, uneven in own]),
+                        "exploration (s)": interval([t[: left_out(scenario)].sum() for t in taken]),
+                        "regret over the paper's": interval(regret) if shared in label else None,
+                    }
+                )
+        return rows
 
     def plots(self, found: Found) -> list[Plot]:
-        return [radius_plot(found)]
+        """Return a column per fleet: its fronts of (Gini, mean round), and regret by round."""
+        fronts, regrets = [], []
+        for results in found.values():
+            scenario, shared = results.scenario, measured_alpha(results.scenario)
+            played = scenario.rounds - left_out(scenario)
+            indices = dict.fromkeys(label.rpartition("-")[0] for label in scenario.policies)
+            lines, curves = [], []
+            for index in filter(None, indices):
+                ends = [
+                    np.mean([late(records, scenario) for records in results.records(label)], axis=0)
+                    for label in scenario.policies
+                    if label.startswith(f"{index}-")
+                ]
+                x, y = np.array(sorted((uneven, time_s / played) for time_s, uneven in ends)).T
+                lines.append(Line(label=index, x=x, y=y, has_markers=True))
+                if index != "genie" and index + shared in scenario.policies:
+                    regret = results.cumulative(index + shared, "regret")
+                    curves.append(curve(index, np.arange(1, regret.shape[1] + 1), regret))
+            title, y_title = scenario.title.partition(":")[0], f"regret, alpha = {shared[1:]}"
+            regrets.append(Panel(x="round", y=y_title, marks=curves, starts_at_0="xy"))
+            y_title = "mean round after the exploration (s)"
+            fronts.append(Panel(x="Gini of selections", y=y_title, title=title, marks=lines))
+        caption = "What each index makes of the same weights: lower and further left is better."
+        panels = [*fronts, *regrets]
+        return [Plot(name="radius", caption=caption, panels=panels, n_columns=len(found))]

@@ -1,11 +1,15 @@
 """What a study is: a question, the runs that answer it, and what they show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
+from bsfl.fairness import participation
+from bsfl.records import IntArray, RoundRecord
 from bsfl.report import Findings
 from bsfl.runs import Results, run_scenario
 from bsfl.scenario import Scenario, parse_scenario
@@ -13,13 +17,9 @@ from bsfl.scenario import Scenario, parse_scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is put into a study.
+    """How much is put into a study: worlds (None: as each scenario says) and processes.
 
-    Attributes:
-        seeds: How many worlds; None: as many as each scenario says.
-        quick: Whether a small version will do, for a look.
-        jobs: Processes; -1: one per core.
-        watch: Shows the progress of results while they are computed.
+    Quick is a small version, for a look. `watch` shows the progress of results while they come.
     """
 
     seeds: int | None = None
@@ -39,14 +39,15 @@ class Study(Protocol):
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         """Return what came out."""
-        ...
 
 
-def conduct(study: Study, folder: Path, effort: Effort) -> Findings:
-    """Play a study and write what came out into the folder."""
-    findings = study.play(folder, effort)
-    findings.write(folder)
-    return findings
+def totals(records: Iterable[RoundRecord], n_clients: int) -> tuple[float, IntArray]:
+    """Return the mean virtual seconds of a round, and how often each client was chosen."""
+    played = list(records)
+    clock_s = played[-1].clock_s
+    assert clock_s is not None
+    chosen = np.array([k for record in played for k in record.kept or ()], dtype=np.int64)
+    return clock_s / len(played), participation(chosen, n_clients)
 
 
 def changed(scenario: Scenario, **changes: Any) -> Scenario:

@@ -11,16 +11,16 @@ from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import Table
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
-from bsfl.fairness import gini, participation
+from bsfl.fairness import gini
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Recorded
 from bsfl.fleet.traces import LATENCY, read_trace
-from bsfl.policies import Policy, UniformRandom, make_policy
+from bsfl.policies import make_policy
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points, Rule
 from bsfl.simulation import simulate
-from bsfl.studies.study import Effort
+from bsfl.studies.study import Effort, totals
 
 WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 """Values of alpha that are tried, in units of K/m."""
@@ -33,38 +33,24 @@ INDICES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Latencies that a user recorded.
-
-    Attributes:
-        latencies: Seconds of every answer, client by client.
-        tau_max: Deadline; the longest answer where none was given.
-    """
+    """Latencies that a user recorded: of every answer, client by client, and the deadline."""
 
     latencies: list[FloatArray]
     tau_max: float
 
     def fleet(self, seed: int) -> Fleet:
         """Return a fleet whose clients answer as they did, in a random order."""
-        fastest = min(float(seen.min()) for seen in self.latencies)
-        return Fleet(
-            latency=Recorded(self.latencies),
-            tau_min=min(fastest, self.tau_max),
-            tau_max=self.tau_max,
-            seed=seed,
-        )
+        tau_min = min(self.tau_max, *(float(seen.min()) for seen in self.latencies))
+        latency = Recorded(self.latencies)
+        return Fleet(latency=latency, tau_min=tau_min, tau_max=self.tau_max, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a setting came to.
+    """What a setting of BSFL came to; random selection, which is tried as well, has no settings.
 
-    Attributes:
-        index: Name in INDICES, or "random".
-        settings: Of BSFL; empty for random selection.
-        mean_round_s: Mean round time.
-        saved: Part of random selection's time that is saved.
-        gini: Gini coefficient of selections.
-        least_share: Selections of the least chosen client over its fair number.
+    `saved` is a part of random selection's time, `least_share` the selections of the least chosen
+    client over its fair number.
     """
 
     index: str
@@ -76,10 +62,8 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain numbers."""
-        return asdict(self) | {
-            "mean_round_s": self.mean_round_s.as_json(),
-            "saved": self.saved.as_json(),
-        }
+        intervals = {"mean_round_s": self.mean_round_s, "saved": self.saved}
+        return asdict(self) | {key: one.as_json() for key, one in intervals.items()}
 
     @property
     def saved_percent(self) -> str:
@@ -113,13 +97,17 @@ def try_settings(
         for index, settings in INDICES.items()
         for weight in WEIGHTS
     ]
-    runs = [
-        (log, settings, cohort_size, rounds, seed)
-        for _, settings in choices
-        for seed in range(seeds)
-    ]
-    played = in_parallel(_play, runs, jobs=jobs)
-    numbers = np.array(played).reshape(len(choices), seeds, 3)
+
+    def play(settings: dict[str, Any], seed: int) -> tuple[float, float, float]:
+        """Return mean round time, Gini and least share of one run."""
+        told = {"tau_max": log.tau_max, **settings} if settings else {}
+        policy, fleet = make_policy("bsfl" if settings else "random", **told), log.fleet(seed)
+        records = simulate(policy, fleet, cohort_size=cohort_size, rounds=rounds, seed=seed)
+        mean_round_s, counts = totals(records, n_clients)
+        return mean_round_s, gini(counts), counts.min() / (rounds * cohort_size / n_clients)
+
+    runs = [(settings, seed) for _, settings in choices for seed in range(seeds)]
+    numbers = np.array(in_parallel(play, runs, jobs=jobs)).reshape(len(choices), seeds, 3)
     by_chance = numbers[0, :, 0]
     return [
         Trial(
@@ -146,32 +134,12 @@ def recommended(trials: list[Trial], floor: float) -> Trial:
     return max(bsfl, key=lambda trial: trial.least_share)
 
 
-def _play(
-    log: Log, settings: dict[str, Any], cohort_size: int, rounds: int, seed: int
-) -> tuple[float, float, float]:
-    """Return mean round time, Gini and least share of one run."""
-    fleet = log.fleet(seed)
-    policy: Policy = (
-        make_policy("bsfl", tau_max=log.tau_max, **settings) if settings else UniformRandom()
-    )
-    records = list(simulate(policy, fleet, cohort_size=cohort_size, rounds=rounds, seed=seed))
-    counts = participation(np.array([r.cohort for r in records]), fleet.n_clients)
-    clock_s = records[-1].clock_s
-    assert clock_s is not None
-    fair = rounds * cohort_size / fleet.n_clients
-    return clock_s / rounds, gini(counts), float(counts.min() / fair)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """Which setting of BSFL suits the clients in a log of latencies?
 
-    Attributes:
-        latencies: CSV file with the columns client,latency_s.
-        cohort_size: Clients in a round.
-        floor: Least part of its fair share that a client shall have.
-        deadline_s: Seconds; None: the longest latency in the log.
-        rounds: How many are simulated.
+    The log is a CSV file with the columns client,latency_s; `floor` is the least part of its fair
+    share that a client shall have. Without a deadline it is the longest latency in the log.
     """
 
     latencies: Path
@@ -185,21 +153,16 @@ class Tuning:
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         log = read_log(self.latencies, self.deadline_s)
-        trials = try_settings(
-            log,
-            cohort_size=self.cohort_size,
-            rounds=self.rounds,
-            seeds=effort.seeds or 3,
-            jobs=effort.jobs,
-        )
+        size = {"cohort_size": self.cohort_size, "rounds": self.rounds}
+        trials = try_settings(log, **size, seeds=effort.seeds or 3, jobs=effort.jobs)
         best = recommended(trials, self.floor)
         settings = {**best.settings, "tau_max": log.tau_max}
         arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        unmet = f"No setting keeps everybody at {self.floor:.0%}; this comes closest."
         return Findings(
             title="What each weight costs on these clients",
             verdict=[
-                *[f"No setting keeps everybody at {self.floor:.0%}; this comes closest."]
-                * (best.least_share < self.floor),
+                *[unmet] * (best.least_share < self.floor),
                 f"recommended: BSFL({arguments})",
                 f"expected: {best.saved_percent} of the time of random selection saved, nobody "
                 f"below {best.least_share:.0%} of its share",
@@ -251,7 +214,6 @@ def trials_plot(trials: list[Trial], best: Trial, floor: float) -> Plot:
         marks.append(Points(label="recommended", x=x, y=y, is_star=True))
         if name == "least_share":
             marks.append(Rule(at=floor, label="floor", is_upright=True))
-        panels.append(
-            Panel(x=x_title, y="mean round (s)", title=title, marks=marks, starts_at_0="y")
-        )
+        y_title = "mean round (s)"
+        panels.append(Panel(x=x_title, y=y_title, title=title, marks=marks, starts_at_0="y"))
     return Plot(name="tune", caption="What each weight costs on these clients.", panels=panels)

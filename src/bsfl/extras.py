@@ -1,12 +1,13 @@
 """Optional dependencies: which extra brings which package."""
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bsfl.errors import MissingExtra
+from bsfl.errors import InvalidInput, MissingExtra
 
 PACKAGES = {
     "cli": ("typer", "rich"),
@@ -14,6 +15,7 @@ PACKAGES = {
     "plots": ("matplotlib", "plotly"),
     "data": ("pooch", "requests", "platformdirs", "PIL"),
     "flower": ("flwr",),
+    "cluster": ("distributed",),
 }
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
@@ -48,6 +50,32 @@ def optional_module(name: str) -> Any:
 def in_parallel(
     function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, jobs: int
 ) -> Any:
-    """Return what a function gives for many calls, in processes of joblib; -1: one per core."""
+    """Return what a function gives for many calls, in processes of joblib; -1: one per core.
+
+    Inside `on_cluster` they are the workers of a cluster.
+    """
     joblib = optional_module("joblib")
     return joblib.Parallel(n_jobs=jobs)(joblib.delayed(function)(*call) for call in calls)
+
+
+@contextmanager
+def on_cluster(address: str | None) -> Iterator[None]:
+    """Let the workers of a Dask cluster do what is done in parallel; None: this machine's own.
+
+    Args:
+        address: "dask://host:port", the scheduler of a cluster whose workers share the folder of
+            the results and have the same bsfl installed.
+    """
+    if address is None:
+        yield
+        return
+    found = re.fullmatch(r"dask://([^/\s:]+:\d+)", address)
+    if not found:
+        raise InvalidInput(f"backend must be dask://host:port, got {address!r}")
+    joblib, distributed = optional_module("joblib"), optional_module("distributed")
+    try:
+        client = distributed.Client(f"tcp://{found[1]}", timeout="10s")
+    except OSError:
+        raise InvalidInput(f"no Dask scheduler answers at {found[1]}") from None
+    with client, joblib.parallel_config(backend="dask"):
+        yield

@@ -11,7 +11,8 @@ from rich.table import Table
 import bsfl
 from bsfl.cli import studies
 from bsfl.cli.data import data
-from bsfl.cli.terminal import Jobs, Out, Seeds, clear_errors, console
+from bsfl.cli.terminal import Backend, Jobs, Out, Seeds, clear_errors, console
+from bsfl.extras import on_cluster
 from bsfl.policies import POLICIES
 from bsfl.registry import REQUIRED
 from bsfl.studies import FIGURES, PAPER_SCENARIOS
@@ -80,6 +81,7 @@ def run(
     ] = None,
     seeds: Seeds = None,
     jobs: Jobs = -1,
+    backend: Backend = None,
     out: Out = None,
 ) -> None:
     """Run a scenario: every policy in every world; then report.
@@ -96,7 +98,8 @@ def run(
 
         found = with_more_policies(find_scenario(scenario), policies or [])
         folder = out or Path("results") / found.name
-        results = Effort(seeds=seeds, jobs=jobs, watch=watch).run(found, folder)
+        with on_cluster(backend):
+            results = Effort(seeds=seeds, jobs=jobs, watch=watch).run(found, folder)
         write_and_show(scenario_findings(results), folder)
 
 

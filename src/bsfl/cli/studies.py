@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bsfl.cli.terminal import Jobs, Out, Quick, Seeds, clear_errors
+from bsfl.cli.terminal import Backend, Jobs, Out, Quick, Seeds, clear_errors
 from bsfl.errors import InvalidInput
+from bsfl.extras import on_cluster
 from bsfl.registry import nearest
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
 
@@ -15,6 +16,7 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios, or all.")],
     quick: Quick = False,
     jobs: Jobs = -1,
+    backend: Backend = None,
     out: Out = None,
 ) -> None:
     """Make one of the paper's figures again, or all of them, each in its own folder.
@@ -28,7 +30,7 @@ def reproduce(
             own = f"{one}-quick" if quick else one
             folder = out / own if out and name == "all" else out
             study, settings = ("scenario", {"name": one}) if one in PAPER_SCENARIOS else (one, {})
-            _conduct(study, settings, folder or own, quick=quick, jobs=jobs)
+            _conduct(study, settings, folder or own, backend, quick=quick, jobs=jobs)
 
 
 def leaderboard(
@@ -46,6 +48,7 @@ def leaderboard(
     ] = 1,
     quick: Quick = False,
     jobs: Jobs = -1,
+    backend: Backend = None,
     out: Out = None,
 ) -> None:
     """Let all policies compete in the same scenarios, eight unless you name some, and rank them.
@@ -57,22 +60,23 @@ def leaderboard(
         settings: dict[str, Any] = {"tune": tune}
         settings |= {"scenarios": tuple(scenarios)} if scenarios else {}
         settings |= {"policies": tuple(policies)} if policies else {}
-        _conduct("leaderboard", settings, folder, seeds=seeds, quick=quick, jobs=jobs)
+        _conduct("leaderboard", settings, folder, backend, seeds=seeds, quick=quick, jobs=jobs)
 
 
 def ablation(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(ABLATIONS)}.")],
     seeds: Seeds = None,
     jobs: Jobs = -1,
+    backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Measure what one of BSFL's options buys; nothing is trained.
+    """Measure what one choice buys: an option of BSFL, or how rounds are closed (this one trains).
 
     Example: bsfl ablation drift --seeds 5
     """
     with clear_errors():
         _check("ablation", name, ABLATIONS)
-        _conduct(name, {}, out or f"ablation-{name}", seeds=seeds, jobs=jobs)
+        _conduct(name, {}, out or f"ablation-{name}", backend, seeds=seeds, jobs=jobs)
 
 
 def tune(
@@ -98,17 +102,21 @@ def tune(
     with clear_errors():
         settings = {"latencies": latencies, "deadline_s": deadline_s, "rounds": rounds}
         settings |= {"cohort_size": cohort_size, "floor": floor}
-        _conduct("tune", settings, out or "tune", seeds=seeds, jobs=jobs)
+        _conduct("tune", settings, out or "tune", None, seeds=seeds, jobs=jobs)
 
 
-def _conduct(study: str, settings: dict[str, Any], out: Path | str, **effort: Any) -> None:
+def _conduct(
+    study: str, settings: dict[str, Any], out: Path | str, backend: str | None, **effort: Any
+) -> None:
     """Play a study, write what came out (a name is a folder of results/) and print it."""
     made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
     from bsfl.cli.findings import watch, write_and_show
     from bsfl.studies.study import Effort
 
     folder = Path("results", out) if isinstance(out, str) else out
-    write_and_show(made.play(folder, Effort(watch=watch, **effort)), folder)
+    with on_cluster(backend):
+        findings = made.play(folder, Effort(watch=watch, **effort))
+    write_and_show(findings, folder)
 
 
 def _check(what: str, name: str, known: tuple[str, ...]) -> None:

@@ -33,6 +33,10 @@ Seeds = Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]"
 Jobs = Annotated[
     int, typer.Option("--jobs", help="Processes; -1: one per core.", callback=_processes)
 ]
+Backend = Annotated[
+    str | None,
+    typer.Option("--backend", help="dask://host:port: a cluster that shares the folder. [none]"),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="A small version, for a look.")]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ def run_scenario(
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
+    folder = folder.absolute()  # workers of a cluster may be at home elsewhere
     results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
     missing = [run for run in results.runs() if results.run_file(*run).progress() < 1]
     workers = xla_threads()
@@ -118,7 +120,8 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
     already, and only what is missing is written. `workers` clients train at the same time, on as
     many threads of XLA; a child of the process `parent` stops when that is gone.
     """
-    if os.getppid() == parent:  # Ctrl-C reaches all processes: the parent alone ends the others
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and os.getppid() == parent:  # Ctrl-C reaches all: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[XLA_THREADS] = str(workers)
     scenario = results.scenario

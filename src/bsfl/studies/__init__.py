@@ -12,6 +12,7 @@ STUDIES: Registry[type] = Registry(
         "annealing": "bsfl.studies.annealing:Annealing",
         "annealing-graph": "bsfl.studies.annealing:AnnealingGraph",
         "radius": "bsfl.studies.radius:Radius",
+        "rounds": "bsfl.studies.rounds:RoundKinds",
         "drift": "bsfl.studies.ablations:Drift",
         "cold-start": "bsfl.studies.ablations:ColdStart",
         "jitter": "bsfl.studies.ablations:Jitter",
@@ -21,8 +22,8 @@ STUDIES: Registry[type] = Registry(
 )
 """Every study; its code is imported when it is asked for, as it needs extras."""
 
-ABLATIONS = ("radius", "drift", "cold-start", "jitter", "floor")
-"""Studies of one option of BSFL, for `bsfl ablation`."""
+ABLATIONS = ("rounds", "radius", "drift", "cold-start", "jitter", "floor")
+"""Studies of one choice, for `bsfl ablation`: how rounds are closed, and options of BSFL."""
 FIGURES = ("annealing", "annealing-graph", "generalization")
 """Studies that make a figure of the paper, for `bsfl reproduce`."""
 PAPER_SCENARIOS = (

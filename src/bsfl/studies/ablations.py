@@ -17,7 +17,7 @@ from bsfl.fairness import gini, participation
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
-from bsfl.runs import Results
+from bsfl.runs import Results, took_part
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort, changed
 

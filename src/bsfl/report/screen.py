@@ -33,8 +33,9 @@ def draw(plot: Plot) -> go.Figure:
                 figure.add_trace(trace, **at)
             if isinstance(mark, Rule):
                 rule = figure.add_vline if mark.is_upright else figure.add_hline
-                line = {"color": plot.look(mark).colour}
-                rule(mark.at, line=line, annotation_text=escape(mark.label), **at)
+                look = {"line": {"color": plot.look(mark).colour, "width": 1.5}, "opacity": 1.0}
+                text = {"annotation_text": escape(mark.label), "annotation_position": "top left"}
+                rule(mark.at, **look, **text, **at)
         axes = ("x", panel.x, figure.update_xaxes), ("y", panel.y, figure.update_yaxes)
         for name, words, update in axes:
             update(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bsfl.extras import optional_module
 from bsfl.fairness import participation
 from bsfl.records import IntArray, RoundRecord
 from bsfl.report import Findings
@@ -26,6 +27,9 @@ class Effort:
     quick: bool = False
     jobs: int = -1
     watch: Callable[[Results], AbstractContextManager[None]] = lambda _: nullcontext()
+
+    def __post_init__(self) -> None:
+        optional_module("joblib")  # what is missing shows before anything is begun
 
     def run(self, scenario: Scenario, folder: Path) -> Results:
         """Run what is missing in a folder and return the results."""

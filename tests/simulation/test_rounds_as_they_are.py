@@ -190,7 +190,10 @@ def test_a_late_answer_teaches_its_latency_and_has_no_loss():
     assert (state.selected[3], state.served(np.array([3]))[0]) == (1, 0), "it is still owed a round"
 
 
-def test_weights_of_a_policy_move_the_model():
+@pytest.mark.parametrize(
+    ("plan", "moved"), [(None, 0.15), (BufferPlan(concurrency=2, buffer=2), 0.15 / 2)]
+)
+def test_weights_of_a_policy_move_the_model(plan, moved):
     class Weighty(InTurn):
         def weights(self, state, context, clients):
             return np.full(len(clients), 0.1)
@@ -198,10 +201,11 @@ def test_weights_of_a_policy_move_the_model():
     training = Training(Walk(), seed=0)
     policy = Weighty([], [])
     (record,) = simulate(
-        policy, fleet(1, 1, 1, 1, 1, 1), cohort_size=2, rounds=1, training=training
+        policy, fleet(1, 1, 1, 1, 1, 1), cohort_size=2, rounds=1, training=training, plan=plan
     )
-    # clients 0 and 1 move 0 by 1/2 and 1: 0.1 x 0.5 + 0.1 x 1
-    assert record.test_loss == pytest.approx(0.15)
+    # clients 0 and 1 move 0 by 1/2 and 1: 0.1 x 0.5 + 0.1 x 1 in one round; in a buffer they answer
+    # two questions, each a round of one, and the mean of the two counts
+    assert record.test_loss == pytest.approx(moved)
 
 
 def test_fedau_weighs_by_the_mean_time_between_two_participations():

@@ -6,6 +6,7 @@ from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.f3ast import F3ast
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.oort import Oort
@@ -34,6 +35,7 @@ POLICIES: Registry[type[Policy]] = Registry(
         "tifl": TiFL,
         "age": AgeBased,
         "afl": AFL,
+        "f3ast": F3ast,
     },
     group="bsfl.policies",
 )
@@ -56,6 +58,7 @@ __all__ = [
     "AgeBased",
     "CsUcb",
     "CsUcbQ",
+    "F3ast",
     "FedCS",
     "Genie",
     "Oort",

@@ -12,6 +12,7 @@ from bsfl.policies.genie import Genie
 from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
+from bsfl.policies.refl import Refl
 from bsfl.policies.tifl import TiFL
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
@@ -36,6 +37,7 @@ POLICIES: Registry[type[Policy]] = Registry(
         "age": AgeBased,
         "afl": AFL,
         "f3ast": F3ast,
+        "refl": Refl,
     },
     group="bsfl.policies",
 )
@@ -65,6 +67,7 @@ __all__ = [
     "Policy",
     "PowerOfChoice",
     "RbcsF",
+    "Refl",
     "TiFL",
     "UcbCs",
     "UniformRandom",

@@ -9,6 +9,7 @@ from bsfl.policies.cs_ucb_q import CsUcbQ
 from bsfl.policies.f3ast import F3ast
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
+from bsfl.policies.luo import Luo
 from bsfl.policies.oort import Oort
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
@@ -38,6 +39,7 @@ POLICIES: Registry[type[Policy]] = Registry(
         "afl": AFL,
         "f3ast": F3ast,
         "refl": Refl,
+        "luo": Luo,
     },
     group="bsfl.policies",
 )
@@ -63,6 +65,7 @@ __all__ = [
     "F3ast",
     "FedCS",
     "Genie",
+    "Luo",
     "Oort",
     "Policy",
     "PowerOfChoice",

@@ -11,6 +11,7 @@ from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.luo import Luo
 from bsfl.policies.oort import Oort
+from bsfl.policies.pisces import Pisces
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
 from bsfl.policies.refl import Refl
@@ -40,6 +41,7 @@ POLICIES: Registry[type[Policy]] = Registry(
         "f3ast": F3ast,
         "refl": Refl,
         "luo": Luo,
+        "pisces": Pisces,
     },
     group="bsfl.policies",
 )
@@ -67,6 +69,7 @@ __all__ = [
     "Genie",
     "Luo",
     "Oort",
+    "Pisces",
     "Policy",
     "PowerOfChoice",
     "RbcsF",

@@ -51,6 +51,7 @@ def settings(name: str, k: int, rng: np.random.Generator) -> dict:
         "oort": {"tau_max": 60.0},
         "tifl": {"tau_max": 60.0, "rounds": 1000},
         "age": {"tau_max": 60.0},
+        "luo": {"tau_max": 60.0},
     }.get(name, {})
 
 

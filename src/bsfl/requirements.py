@@ -8,7 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.records import OK, FloatArray, Report, Roster, RoundContext
+from bsfl.records import OK, FloatArray, IntArray, Report, Roster, RoundContext
 
 Needs = frozenset[str]
 """What clients must tell, a set of the words below."""
@@ -46,6 +46,13 @@ def must_cover(policy: object, n_clients: int, *names: str) -> None:
 def registered_sizes(context: RoundContext) -> FloatArray:
     """Return n_k of every client as it was registered, 0 for one that left."""
     return (context.roster or Roster(n_members=0)).sizes  # an error where there are none
+
+
+def data_shares(context: RoundContext, clients: IntArray, n_known: int) -> FloatArray:
+    """Return p_k = n_k / sum n of clients, 1 / K where no sizes are registered."""
+    if context.roster is None or context.roster.samples is None:
+        return np.full(len(clients), 1.0 / context.n_members(n_known))
+    return context.roster.sizes[clients] / context.roster.total_size
 
 
 def require_losses(policy: str, report: Report) -> None:

@@ -10,7 +10,7 @@ from bsfl.estimation.averages import Selections
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Recorded
 from bsfl.learning import Evaluation, Update
-from bsfl.policies import BSFL, Oort, UniformRandom
+from bsfl.policies import BSFL, F3ast, Luo, Oort, UniformRandom
 from bsfl.records import LATE, OK, TIMEOUT, Observation, Report, RoundContext
 from bsfl.rounds import BufferPlan, RoundPlan, staleness_weight
 from bsfl.simulation import Training, simulate
@@ -190,7 +190,10 @@ def test_a_late_answer_teaches_its_latency_and_has_no_loss():
     assert (state.selected[3], state.served(np.array([3]))[0]) == (1, 0), "it is still owed a round"
 
 
-def test_weights_of_a_policy_move_the_model():
+@pytest.mark.parametrize(
+    ("plan", "moved"), [(None, 0.15), (BufferPlan(concurrency=2, buffer=2), 0.15 / 2)]
+)
+def test_weights_of_a_policy_move_the_model(plan, moved):
     class Weighty(InTurn):
         def weights(self, state, context, clients):
             return np.full(len(clients), 0.1)
@@ -198,10 +201,26 @@ def test_weights_of_a_policy_move_the_model():
     training = Training(Walk(), seed=0)
     policy = Weighty([], [])
     (record,) = simulate(
-        policy, fleet(1, 1, 1, 1, 1, 1), cohort_size=2, rounds=1, training=training
+        policy, fleet(1, 1, 1, 1, 1, 1), cohort_size=2, rounds=1, training=training, plan=plan
     )
-    # clients 0 and 1 move 0 by 1/2 and 1: 0.1 x 0.5 + 0.1 x 1
-    assert record.test_loss == pytest.approx(0.15)
+    # clients 0 and 1 move 0 by 1/2 and 1: 0.1 x 0.5 + 0.1 x 1 in one round; in a buffer they answer
+    # two questions, each a round of one, and the mean of the two counts
+    assert record.test_loss == pytest.approx(moved)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "policy", [F3ast(), Luo(tau_max=100.0)], ids=lambda one: type(one).__name__
+)
+def test_unbiased_weights_lead_to_the_mean_of_all_data(policy):
+    """Who holds more data, or is quicker, is chosen more often, and weighs less for it."""
+    seconds = [np.array([s]) for s in (3.0, 5.0, 12.0, 4.0, 7.0, 2.5)]
+    world = Fleet(latency=Recorded(seconds), tau_min=0.1, tau_max=100.0, samples=SAMPLES * 1.0)
+    training = Training(Walk(), seed=0)
+    records = simulate(policy, world, cohort_size=2, rounds=1500, training=training)
+    model = np.array([record.test_loss for record in records])[300:]
+    # clients draw the model to 1, ..., 6 with weights 1/21, ..., 6/21: to 91/21 = 4.33
+    assert model.mean() == pytest.approx(91 / 21, abs=0.15)
 
 
 def test_fedau_weighs_by_the_mean_time_between_two_participations():

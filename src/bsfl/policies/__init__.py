@@ -6,11 +6,15 @@ from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
+from bsfl.policies.f3ast import F3ast
 from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
+from bsfl.policies.luo import Luo
 from bsfl.policies.oort import Oort
+from bsfl.policies.pisces import Pisces
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
+from bsfl.policies.refl import Refl
 from bsfl.policies.tifl import TiFL
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
@@ -34,6 +38,10 @@ POLICIES: Registry[type[Policy]] = Registry(
         "tifl": TiFL,
         "age": AgeBased,
         "afl": AFL,
+        "f3ast": F3ast,
+        "refl": Refl,
+        "luo": Luo,
+        "pisces": Pisces,
     },
     group="bsfl.policies",
 )
@@ -56,12 +64,16 @@ __all__ = [
     "AgeBased",
     "CsUcb",
     "CsUcbQ",
+    "F3ast",
     "FedCS",
     "Genie",
+    "Luo",
     "Oort",
+    "Pisces",
     "Policy",
     "PowerOfChoice",
     "RbcsF",
+    "Refl",
     "TiFL",
     "UcbCs",
     "UniformRandom",

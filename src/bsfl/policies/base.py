@@ -24,7 +24,8 @@ class Policy(Protocol):
         tuning          settings to try beside the defaults, when policies are tuned
         example         settings for a small fleet, for the contract suite and the docs
         weights         method (state, context, clients) -> what each one's update weighs in the
-                        model, where the rule has weights of its own
+                        model, where the rule has weights of its own; without a barrier every
+                        question is a round, and the mean over a buffer of them is applied
     """
 
     def init(self, n_clients: int) -> State:

@@ -28,15 +28,18 @@ class WeightedRandom:
         return NothingLearned()
 
     def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
-        sizes = registered_sizes(context)
-        m = min(context.cohort_size, len(context.available))
-        if m == 0:
-            return context.available
-        inclusion = capped_shares(sizes[context.available], m)
-        return context.available[systematic_sample(inclusion, rng)]
+        sizes, clients = registered_sizes(context), context.available
+        return clients[inclusion_draw(sizes[clients], context.cohort_size, rng)]
 
     def observe(self, state: NothingLearned, context: RoundContext, report: Report) -> None:
         """Learn nothing."""
+
+
+def inclusion_draw(weight: FloatArray, m: int, rng: Rng) -> IntArray:
+    """Return m positions, k among them with probability min(1, lambda w_k), sorted."""
+    if m >= len(weight):
+        return np.arange(len(weight))
+    return systematic_sample(capped_shares(weight, m), rng)
 
 
 def systematic_sample(inclusion: FloatArray, rng: Rng) -> IntArray:

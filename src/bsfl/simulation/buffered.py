@@ -115,7 +115,7 @@ def simulate_buffered(
                 updates,
                 [base for (_, _, base), _ in batch],
                 [staleness for _, staleness in batch],
-                weigh(np.array(clients)) if weigh else None,
+                weigh(np.array(clients)) / len(clients) if weigh else None,
             )
         last = buffer.version == rounds or clock_s >= time_s
         yield RoundRecord(

@@ -56,7 +56,7 @@ class Played:
 
     @property
     def regret(self) -> FloatArray | None:
-        """The regret so far, [seed, round], if it is measured."""
+        """The regret so far, [world, round], if it is measured."""
         is_measured = self.results.scenario.objective
         return self.results.cumulative(self.label, "regret") if is_measured else None
 
@@ -99,14 +99,14 @@ class Metric:
 
 
 def selections(results: Results, label: str) -> FloatArray:
-    """Return how often each client was chosen, [seed, client]."""
+    """Return how often each client was chosen, [world, client]."""
     n_clients = results.scenario.fleet.n_clients
     counts = [participation(took_part(r), n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
 
 def fair_selections(results: Results, label: str) -> FloatArray:
-    """Return how often each client should have been chosen by the targets, [seed, client].
+    """Return how often each client should have been chosen by the targets, [world, client].
 
     Equal for all, or in proportion to samples x quality where the objective weighs them.
     """

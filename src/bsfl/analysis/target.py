@@ -30,7 +30,7 @@ def evaluated(records: Records) -> Records:
 
 
 def at_the_end(results: Results, label: str, column: str) -> FloatArray:
-    """Return a column of the last evaluation, seed by seed."""
+    """Return a column of the last evaluation, world by world."""
     return np.array([evaluated(records)[column][-1] for records in results.records(label)])
 
 
@@ -67,7 +67,7 @@ def find_target(results: Results) -> Target:
 
 
 def time_to(results: Results, label: str, target: Target) -> FloatArray:
-    """Return the virtual time at which each seed first met the target, infinite if never."""
+    """Return the virtual time at which each world first met the target, infinite if never."""
     sign = 1 if target.column == "test_accuracy" else -1
     times = []
     for records in results.records(label):

@@ -70,7 +70,7 @@ def learning_plot(results: Results) -> Plot:
 
 
 def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArray, FloatArray]:
-    """Return times and, at each, the value of the last evaluation before, [seed, time]."""
+    """Return times and, at each, the value of the last evaluation before, [world, time]."""
     runs = [evaluated(records) for records in results.records(label)]
     first = max(run["clock_s"][0] for run in runs)
     last = min(run["clock_s"][-1] for run in runs)
@@ -207,10 +207,10 @@ class LearnedSpeeds:
     count: IntArray
 
 
-def learned_speeds(results: Results, label: str, seed: int) -> LearnedSpeeds:
+def learned_speeds(results: Results, label: str, world: int) -> LearnedSpeeds:
     """Return what a run showed; the world is drawn again, so nothing extra is stored."""
-    fleet = results.scenario.world(seed)
-    records = results.run_file(label, seed).read()
+    fleet = results.scenario.world(world)
+    records = results.run_file(label, world).read()
     total, squares = np.zeros((2, fleet.n_clients))
     count = participation(records["cohort"], fleet.n_clients)
     started_s = np.append(0.0, records["clock_s"][:-1])  # a round starts when the one before ends

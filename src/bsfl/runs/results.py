@@ -111,21 +111,21 @@ class Results:
         self.dtype = record_dtype(scenario)
         self._records: dict[str, list[Records]] = {}
 
-    def run_file(self, label: str, seed: int) -> RunFile:
+    def run_file(self, label: str, world: int) -> RunFile:
         """Return the file of one run, finished or not."""
-        path = self.folder / "runs" / label / f"seed-{seed:04d}.records"
+        path = self.folder / "runs" / label / f"seed-{world:04d}.records"
         return RunFile(path, self.scenario, self.dtype)
 
     def progress(self) -> float:
         """Return how many runs are on disk, parts of runs included."""
-        return sum(self.run_file(label, seed).progress() for label, seed in self.runs())
+        return sum(self.run_file(*run).progress() for run in self.runs())
 
     def runs(self) -> list[tuple[str, int]]:
-        """Return (policy label, seed) of every run."""
+        """Return (policy label, number of its world) of every run."""
         return [(label, seed) for seed in range(self.seeds) for label in self.scenario.policies]
 
     def records(self, label: str) -> list[Records]:
-        """Return the records of a policy, seed by seed; runs may differ in length."""
+        """Return the records of a policy, world by world; runs may differ in length."""
         if label not in self._records:
             files = [self.run_file(label, seed) for seed in range(self.seeds)]
             self._records[label] = [file.read() for file in files]
@@ -137,7 +137,7 @@ class Results:
         return [float(path.read_text()) for path in noted if path.is_file()]
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
-        """Return one column of a policy's records as [seed, round, ...], up to the shortest run."""
+        """Return one column of a policy's records as [world, round, ...], to the shortest run."""
         columns = [records[name] for records in self.records(label)]
         return np.stack([column[: min(map(len, columns))] for column in columns])
 

@@ -70,9 +70,9 @@ def xla_threads() -> int:
 def dry_run(scenario: Scenario) -> None:
     """Play one round of every policy, so that what is wrong shows before anything is written."""
     with at(scenario.name):
-        fleet = scenario.world(seed=0)
+        fleet = scenario.world(0)
     with at(f"{scenario.name} [learning]"):
-        training = scenario.training(seed=0)
+        training = scenario.training(0)
     if training:
         training.task = Untrained(training.task)
     for label in scenario.policies:
@@ -82,11 +82,11 @@ def dry_run(scenario: Scenario) -> None:
 
 
 def play(
-    scenario: Scenario, policy: Policy, fleet: Fleet, seed: int = 0, **parts: Any
+    scenario: Scenario, policy: Policy, fleet: Fleet, world: int = 0, **parts: Any
 ) -> Iterator[RoundRecord]:
     """Yield the rounds of a policy in one world of a scenario; for `parts` see simulate."""
     length: dict[str, Any] = {"rounds": scenario.rounds, "time_s": scenario.time_s} | parts
-    policy_seed = scenario.first_seed + seed
+    policy_seed = scenario.first_seed + world
     length |= {"cohort_size": scenario.cohort_size, "plan": scenario.plan}
     return simulate(policy, fleet, seed=policy_seed, **length)
 
@@ -113,7 +113,7 @@ class Untrained:
         return Evaluation(loss=1.0)
 
 
-def run_one(results: Results, label: str, seed: int, workers: int, parent: int) -> None:
+def run_one(results: Results, label: str, world: int, workers: int, parent: int) -> None:
     """Play one policy in one world and write its records.
 
     An interrupted run is played again from its first round, without the training that is on disk
@@ -125,13 +125,13 @@ def run_one(results: Results, label: str, seed: int, workers: int, parent: int) 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[XLA_THREADS] = str(workers)
     scenario = results.scenario
-    run_file = results.run_file(label, seed)
-    fleet = scenario.world(seed)
-    if training := scenario.training(seed, workers=workers):
+    run_file = results.run_file(label, world)
+    fleet = scenario.world(world)
+    if training := scenario.training(world, workers=workers):
         training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}
-    records = play(scenario, policy, fleet, seed, **parts)
+    records = play(scenario, policy, fleet, world, **parts)
     run_file.append(while_alive(parent, records))
     run_file.checkpoint.unlink(missing_ok=True)
     if policy.rounds:

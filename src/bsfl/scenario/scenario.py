@@ -108,20 +108,20 @@ class Scenario:
     policies: dict[str, tuple[str, dict[str, Any]]]
     source: dict[str, Any] = field(repr=False)
 
-    def world(self, seed: int) -> Fleet:
+    def world(self, number: int) -> Fleet:
         """Return the fleet of one world; its data sizes are those of the data it trains on."""
-        seed += self.first_seed
+        seed = self.first_seed + number
         if not self.learning:
             return self.fleet.build(seed)
         split = self.learning.deal(self.fleet.n_clients, seed)
         samples = split.sizes.astype(np.float64)
         return self.fleet.build(seed, samples=samples, quality=split.quality)
 
-    def training(self, seed: int, *, workers: int | None = None) -> Training | None:
+    def training(self, number: int, *, workers: int | None = None) -> Training | None:
         """Return what the cohorts of one world train, the same for every policy."""
         if not self.learning:
             return None
-        seed += self.first_seed
+        seed = self.first_seed + number
         split = self.learning.deal(self.fleet.n_clients, seed)
         task = self.learning.task(split, seed, workers=workers)
         return Training(

@@ -73,7 +73,7 @@ class Ablation:
 
 
 def mean_rounds(results: Results, label: str) -> FloatArray:
-    """Return the mean virtual seconds of a round, seed by seed."""
+    """Return the mean virtual seconds of a round, world by world."""
     return np.array([r["duration_s"].mean() for r in results.records(label)])
 
 
@@ -150,7 +150,7 @@ class Drift(Ablation):
 
 
 def least_shares(results: Results, label: str) -> FloatArray:
-    """Return the smallest part of its share that a client had at any time, seed by seed."""
+    """Return the smallest part of its share that a client had at any time, world by world."""
     rate = fair_selections(results, label) / results.scenario.rounds
     least = []
     for records, fair in zip(results.records(label), rate, strict=True):

@@ -230,9 +230,9 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
     return points
 
 
-def _played(scenario: Scenario, label: str, seed: int) -> tuple[float, float]:
+def _played(scenario: Scenario, label: str, world: int) -> tuple[float, float]:
     """Return mean round time and Gini of one run that trains nothing."""
-    fleet = scenario.world(seed)
-    records = play(scenario, scenario.policy(label, fleet), fleet, seed)
+    fleet = scenario.world(world)
+    records = play(scenario, scenario.policy(label, fleet), fleet, world)
     mean_round_s, counts = totals(records, fleet.n_clients)
     return mean_round_s, gini(counts)

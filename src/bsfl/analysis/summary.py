@@ -16,6 +16,10 @@ from bsfl.runs import Results
 from bsfl.scenario import Scenario
 from bsfl.simulation import regret_bound
 
+ONE_WORLD = 1.28
+"""Ratio that two equal policies may show in one world: their times to the target differ by about a
+tenth from world to world (docs/leaderboard.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -58,6 +62,26 @@ class Summary:
             return sign * found.mean if found else math.inf
 
         return sorted(self.policies, key=lambda label: [cost(label, key) for key in RANKING])
+
+    def verdict(self) -> str:
+        """Return who is first to the target and who cannot be told apart from it, in a sentence.
+
+        Two are told apart if the 95 % interval of their ratio, world by world, leaves 1 out; where
+        there is one world alone, if they differ by more than equals do.
+        """
+        key, name = RANKING[0], self.scenario.name
+        first, *others = [label for label in self.ranked() if label not in self.told]
+        if self.interval(first, key) is None:
+            return f"{name}: too short to tell, nobody reached the target in every world."
+        own = self.policies[first][key]
+        tied = []
+        for label in others:
+            ratio = self.policies[label][key] / own
+            found = interval(ratio) if np.isfinite(ratio).all() else None
+            if found and (found.mean < ONE_WORLD if self.seeds == 1 else found.low <= 1.0):
+                tied.append(label)
+        rest = f"; not told apart from it: {', '.join(tied)}" if tied else " beyond chance"
+        return f"{name}: {first} is first{rest}."
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per policy and world, for a data frame."""

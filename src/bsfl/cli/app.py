@@ -11,7 +11,16 @@ from rich.table import Table
 import bsfl
 from bsfl.cli import studies
 from bsfl.cli.data import data
-from bsfl.cli.terminal import Backend, Jobs, Out, Seeds, clear_errors, console
+from bsfl.cli.terminal import (
+    Backend,
+    Jobs,
+    Out,
+    Seeds,
+    clear_errors,
+    console,
+    policy_names,
+    scenario_names,
+)
 from bsfl.extras import on_cluster
 from bsfl.policies import POLICIES
 from bsfl.registry import REQUIRED
@@ -69,12 +78,16 @@ def scenarios() -> None:
 @app.command()
 def run(
     scenario: Annotated[
-        str, typer.Argument(help="A scenario file, or a name from bsfl scenarios.")
+        str,
+        typer.Argument(
+            help="A scenario file, or a name from bsfl scenarios.", autocompletion=scenario_names
+        ),
     ],
     policies: Annotated[
         list[str] | None,
         typer.Option(
             "--policy",
+            autocompletion=policy_names,
             help="One more that plays: a name from bsfl policies, or a class in a file of your "
             "own, mine.py:Rule. Repeat it for more.",
         ),

@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from bsfl.cli.terminal import Backend, Jobs, Out, Quick, Seeds, clear_errors
+from bsfl.cli.terminal import (
+    Backend,
+    Jobs,
+    Out,
+    Quick,
+    Seeds,
+    clear_errors,
+    policy_names,
+    scenario_names,
+)
 from bsfl.errors import InvalidInput
 from bsfl.extras import on_cluster
 from bsfl.registry import nearest
@@ -13,7 +22,13 @@ from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A figure from bsfl scenarios, or all.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A figure from bsfl scenarios, or all.",
+            autocompletion=lambda: [*PAPER_SCENARIOS, *FIGURES, "all"],
+        ),
+    ],
     quick: Quick = False,
     jobs: Jobs = -1,
     backend: Backend = None,
@@ -36,11 +51,18 @@ def reproduce(
 def leaderboard(
     scenarios: Annotated[
         list[str] | None,
-        typer.Argument(help="Scenarios that train. [the eight of docs/leaderboard.md]"),
+        typer.Argument(
+            help="Scenarios that train. [the eight of docs/leaderboard.md]",
+            autocompletion=scenario_names,
+        ),
     ] = None,
     policies: Annotated[
         list[str] | None,
-        typer.Option("--policy", help="Who competes; repeat it for more. [all but the genie]"),
+        typer.Option(
+            "--policy",
+            help="Who competes; repeat it for more. [all but the genie]",
+            autocompletion=policy_names,
+        ),
     ] = None,
     seeds: Seeds = None,
     tune: Annotated[
@@ -64,7 +86,12 @@ def leaderboard(
 
 
 def ablation(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ABLATIONS)}.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(ABLATIONS)}.", autocompletion=lambda: list(ABLATIONS)
+        ),
+    ],
     seeds: Seeds = None,
     jobs: Jobs = -1,
     backend: Backend = None,

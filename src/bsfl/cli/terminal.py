@@ -40,6 +40,20 @@ Backend = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="A small version, for a look.")]
 
 
+def scenario_names() -> list[str]:
+    """Return what may stand for a scenario, for completion in the shell."""
+    from bsfl.scenario import shipped_scenarios
+
+    return list(shipped_scenarios())
+
+
+def policy_names() -> list[str]:
+    """Return what may stand for a policy, likewise."""
+    from bsfl.policies import POLICIES
+
+    return list(POLICIES)
+
+
 def say(text: str, to: Console = console, *, highlight: bool = False, style: str = "") -> None:
     """Print a line as it is, however long."""
     to.print(text, style=style or None, markup=False, highlight=highlight, soft_wrap=True)

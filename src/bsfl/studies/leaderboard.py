@@ -133,7 +133,10 @@ class Leaderboard:
         )
         return Findings(
             title="Leaderboard",
-            verdict=[f"Times are virtual. {tried if self.tune > 1 else 'Nothing was tuned.'}"],
+            verdict=[
+                f"Times are virtual. {tried if self.tune > 1 else 'Nothing was tuned.'}",
+                *(one.summary.verdict() for one in standings),
+            ],
             numbers={
                 "tune": self.tune,
                 "scenarios": {one.summary.scenario.name: one.as_json() for one in standings},

@@ -231,7 +231,7 @@ _TABLE = (
            lambda of: [1000 * s for s in of.results.selection_s(of.label)] or None,
            "real time of choosing and learning in a round", short="leaderboard"),
     Metric("round_over_bsfl_at_gini", "round / BSFL's best", ".2f", "less", _over_front,
-           "mean round over the shortest of BSFL's that is no less even; 0.9 beats every weight",
+           "mean round over the shortest of BSFL's no less even by any weight; below 1 beats it",
            short="leaderboard"),
 )
 # fmt: on

@@ -80,7 +80,8 @@ class Summary:
             found = interval(ratio) if np.isfinite(ratio).all() else None
             if found and (found.mean < ONE_WORLD if self.seeds == 1 else found.low <= 1.0):
                 tied.append(label)
-        rest = f"; not told apart from it: {', '.join(tied)}" if tied else " beyond chance"
+        beyond = " beyond chance" if self.seeds > 1 else ", by more than equals differ in one world"
+        rest = f"; not told apart from it: {', '.join(tied)}" if tied else beyond
         return f"{name}: {first} is first{rest}."
 
     def rows(self) -> list[dict[str, Any]]:

@@ -96,10 +96,11 @@ class Findings:
 
 def _table(table: Table) -> str:
     """Return a table with its title and its note as HTML."""
+    note = escape(table.note).replace("\n", "<br>")
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table.rows]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
         f"<div class='wide'><table><caption>{escape(table.title)}</caption><thead><tr>{head}</tr>"
-        f"</thead><tbody>{body}</tbody></table></div><p class='note'>{escape(table.note)}</p>"
+        f"</thead><tbody>{body}</tbody></table></div><p class='note'>{note}</p>"
     )

@@ -137,12 +137,15 @@ class Plot:
 
     def look(self, mark: Mark) -> Look:
         """Return how a mark is drawn: the i-th label has the i-th colour, dash and marker."""
-        if getattr(mark, "is_grey", False):
-            return Look(GREY, DASHES[0], MARKERS[0])
-        marks = [mark for panel in self.panels for mark in panel.marks]
-        labels = [m.label for m in marks if m.label and not getattr(m, "is_grey", False)]
-        i = len(set(labels[: labels.index(mark.label)])) if mark.label else 0
-        return Look(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
+
+        def is_grey(one: Mark) -> bool:
+            return getattr(one, "is_grey", False)
+
+        alike = [m for panel in self.panels for m in panel.marks if is_grey(m) == is_grey(mark)]
+        labels = list(dict.fromkeys(m.label for m in alike if m.label))
+        i = labels.index(mark.label) if mark.label else 0
+        colour = GREY if is_grey(mark) else COLOURS[i % len(COLOURS)]
+        return Look(colour, DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
 
 
 def curve(label: str, x: Numbers, runs: FloatArray) -> Line:

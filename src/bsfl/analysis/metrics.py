@@ -184,7 +184,7 @@ _TABLE = (
            "share of the worlds in which the target was reached"),
     Metric("test_accuracy", "accuracy", ".3f", "more",
            lambda of: of.evaluation(at_the_end, "test_accuracy"),
-           "on test data at the end", wide="report training"),
+           "on test data at the end", wide="report", short="training"),
     Metric("accuracy", "accuracy", ".3f", "more",
            lambda of: of.evaluation(at_equal_times, "test_accuracy"),
            "on test data at equal virtual time", wide="leaderboard", short="podium"),

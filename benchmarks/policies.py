@@ -11,7 +11,6 @@ import argparse
 import json
 import sys
 import tracemalloc
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from clock import machine, ratio
 
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.records import OK, IntArray, Report, Roster, RoundContext
+from bsfl.state import leaves
 
 M = 100
 LIMIT = 20.0
@@ -92,8 +92,7 @@ class Life:
 
     def state_bytes(self) -> int:
         """Return the memory of all that was learned."""
-        arrays = [np.asarray(getattr(self.state, f.name)) for f in fields(self.state)]
-        return sum(a.nbytes for a in arrays)
+        return sum(np.asarray(leaf).nbytes for _, leaf in leaves(self.state))
 
     def round_bytes(self) -> int:
         """Return the most memory that one round holds beyond the state."""

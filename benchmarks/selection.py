@@ -10,7 +10,6 @@
 import argparse
 import json
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from clock import machine, ratio, seconds
 
 from bsfl import BSFL, Scheduler
 from bsfl.solvers import PROPOSALS, energy, solve_annealing, solve_exact
+from bsfl.state import leaves
 
 
 def solver_inputs(k: int, m: int, rng: np.random.Generator):
@@ -61,7 +61,7 @@ def bench_scheduler(k: int, m: int) -> dict:
         scheduler.observe({c: 1.0 + c % 7 for c in scheduler.select()})
 
     u = rng.random(k)
-    arrays = [np.asarray(getattr(state, f.name)) for f in fields(state)]
+    arrays = [np.asarray(leaf) for _, leaf in leaves(scheduler.state)]
     return {
         "ratio": round(ratio(one_round, lambda: np.argsort(u)), 2),
         "limit": 5.0,

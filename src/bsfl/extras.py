@@ -14,6 +14,8 @@ EXTRA_OF = {
     "jax": "sim",
     "jaxlib": "sim",
     "optax": "sim",
+    "numba": "fast",
+    "llvmlite": "fast",
     "matplotlib": "plots",
     "plotly": "plots",
     "pooch": "data",

@@ -195,7 +195,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def versions(scenario: Scenario) -> dict[str, str]:
     """Return the versions that the numbers depend on."""
-    packages = ["numpy", *(("jax", "jaxlib", "optax") if scenario.learning else ())]
+    learning = scenario.learning
+    packages = ["numpy", *(("jax", "jaxlib", "optax") if learning else ())]
+    if learning and learning.engine == "fast":
+        packages.append("numba")
     return {
         "bsfl": bsfl.__version__,
         "python": platform.python_version(),

@@ -89,7 +89,7 @@ class FastTask:
         cohort, local = check_cohort(clients, self.n_clients), self.task.local
         models = _aligned(len(cohort), self.net.size)
         models[:] = self._flat(params)
-        x, y = np.asarray(self.task.x), np.asarray(self.task.y)
+        x, y = _by_rows(self.task.x), np.asarray(self.task.y)
         rate, momentum = np.float32(local.learning_rate), np.float32(local.momentum)
 
         def train_one(i: int) -> float:
@@ -125,7 +125,7 @@ class FastTask:
         return self._named(total)
 
     def evaluate(self, params: Params) -> Evaluation:
-        flat, x, y = self._flat(params), np.asarray(self.task.x_test), np.asarray(self.task.y_test)
+        flat, x, y = self._flat(params), _by_rows(self.task.x_test), np.asarray(self.task.y_test)
         logits = np.empty((len(x), self.net.n_labels), np.float32)
         share = -(-len(x) // (self.task._workers * TEST_BATCH)) * TEST_BATCH
 
@@ -228,6 +228,12 @@ def _room(layers: tuple[kernels.Layer, ...], net: kernels.Net, batch_size: int) 
         "values": pixels,
     }
     return kernels.Work(**{name: _aligned(1, size)[0] for name, size in sizes.items()})
+
+
+def _by_rows(images: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return images as [image, row, column x channel]."""
+    x = np.asarray(images)
+    return x.reshape(*x.shape[:2], -1)
 
 
 def _whole_vectors(n: int) -> int:

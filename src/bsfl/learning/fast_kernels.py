@@ -128,14 +128,14 @@ def _arrange(w, layers, work):
 def _forward(w, x, rows, layers, net, work):
     """From images to the dense layer, before its bias."""
     scale, f = F32(255 if x.itemsize == 1 else 1), net.n_features
-    _, high, wide, deep = x.shape
+    row, deep = x.shape[2], layers[0].n_in
     for image in range(len(rows)):
         at = image * net.record
-        for i in range(high):
-            to = at + ((i + 1) * (wide + 2) + 1) * deep
-            for j in range(wide):
-                for c in range(deep):
-                    work.images[to + j * deep + c] = F32(x[rows[image], i, j, c]) / scale
+        for i in range(x.shape[1]):
+            to = at + (i + 1) * (row + 2 * deep) + deep
+            pixels, inputs = x[rows[image], i], work.images[to : to + row]
+            for j in range(row):
+                inputs[j] = F32(pixels[j]) / scale
         for p in layers:
             _layer(w, p, work, at, image * net.choice)
     for first in range(0, len(rows), BLOCK):

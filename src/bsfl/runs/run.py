@@ -1,6 +1,7 @@
 """Policies x seeds, in parallel, resumable."""
 
 import os
+import platform
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.extras import optional_imports
+from bsfl.extras import optional_imports, optional_module
 from bsfl.files import alone_in, replace_file
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policies import Policy
@@ -25,6 +26,9 @@ with optional_imports():
 
 XLA_THREADS = "PJRT_NPROC"
 """Environment variable that says how many threads XLA has in a process, read when JAX starts."""
+
+XLA_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
+"""Environment variable that says where JAX keeps compiled programs, read when JAX starts."""
 
 
 def run_scenario(
@@ -44,6 +48,8 @@ def run_scenario(
     results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
     missing = [run for run in results.runs() if results.run_file(*run).progress() < 1]
     workers = xla_threads()
+    if scenario.learning:
+        keep_programs(workers)
     if missing:
         dry_run(scenario)
     with alone_in(folder):
@@ -64,6 +70,17 @@ def xla_threads() -> int:
             f"the environment variable {XLA_THREADS} must be 1, 2, ...; got {asked!r}"
         )
     return int(asked)
+
+
+def keep_programs(workers: int) -> None:
+    """Let processes find what another one compiled, unless the user says where, or "" for nowhere.
+
+    A program is compiled for a processor and a number of threads, so each has a folder of its own.
+    """
+    cache = Path(optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False))
+    folder = cache / "programs" / f"{platform.node()}-{workers}"
+    os.environ.setdefault(XLA_PROGRAMS, str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def dry_run(scenario: Scenario) -> None:

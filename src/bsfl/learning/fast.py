@@ -156,7 +156,8 @@ class FastTask:
         try:
             return self._rooms.pop()
         except IndexError:
-            return _room(self.layers, self.net, max(self.task.local.batch_size, TEST_BATCH))
+            batch_size = min(self.task.local.batch_size, self.task.holdings.most)
+            return _room(self.layers, self.net, max(batch_size, TEST_BATCH))
 
     def _named(self, flat: Floats) -> Params:
         """Return the layers of a model as views of its numbers."""
@@ -207,27 +208,11 @@ def _layout(
 
 
 def _room(layers: tuple[kernels.Layer, ...], net: kernels.Net, batch_size: int) -> kernels.Work:
-    """Return room for a batch, with rows up to a whole block of a product."""
-    batch, block = -(-batch_size // kernels.BLOCK) * kernels.BLOCK, 16 * kernels.BLOCK
-    deep, most = max(p.n_in for p in layers), max(p.n_out for p in layers)
-    pixels = max(p.height * p.width for p in layers)
-    sizes = {
-        "images": batch * net.record + block * deep,
-        "choices": batch * net.choice,
-        "hidden": batch * net.width,
-        "hidden_slope": batch * net.width,
-        "feature_slope": batch * net.n_features,
-        "image_slope": net.record,
-        "slope": net.dense,
-        "turned": net.dense,
-        "spectra": sum(16 * p.n_in * p.n_out for p in layers),
-        "tiles": block * deep,
-        "products": block * most,
-        "grid": max(2 * (p.width + kernels.BLOCK) * p.n_out for p in layers),
-        "places": pixels,
-        "values": pixels,
-    }
-    return kernels.Work(**{name: _aligned(1, size)[0] for name, size in sizes.items()})
+    """Return room for a batch and whole blocks of products; what is not used costs no memory."""
+    batch = -(-batch_size // kernels.BLOCK) * kernels.BLOCK
+    beyond = 16 * kernels.BLOCK * max(p.n_out for p in layers)
+    largest = max(batch * net.record + beyond, 2 * net.dense)
+    return kernels.Work(*_aligned(len(kernels.Work._fields), largest))
 
 
 def _by_rows(images: npt.ArrayLike) -> npt.NDArray[Any]:

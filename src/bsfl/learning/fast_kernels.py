@@ -22,6 +22,7 @@ into_tiles = sandwich([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]
 into_spectrum = sandwich([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 out_of_tiles = sandwich([[1, 1, 1, 0], [0, 1, -1, -1]])
 first_taps, next_taps = taps(wide=False), taps(wide=True)
+# numba finds what it compiled by the date of this file alone: touch it when simd.py changes
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 U32, F32 = np.uint32, np.float32
 

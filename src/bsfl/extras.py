@@ -15,7 +15,6 @@ EXTRA_OF = {
     "jaxlib": "sim",
     "optax": "sim",
     "numba": "fast",
-    "llvmlite": "fast",
     "matplotlib": "plots",
     "plotly": "plots",
     "pooch": "data",

@@ -51,42 +51,56 @@ def next_round(task, params, t):
 
 
 COLOURS = np.stack([X, X[::-1], X // 2], axis=-1)[:, :26]
-SETTINGS = {
-    "as it stands": {},
-    "momentum": {"local": replace(LOCAL, momentum=0.9, learning_rate=0.002)},
+SETTINGS = [
+    pytest.param({}, id="as it stands"),
+    pytest.param({"local": replace(LOCAL, momentum=0.9, learning_rate=0.002)}, id="momentum"),
+]
+SLOW_SETTINGS = {  # each is one more program for JAX to compile, or for numba, too
     "epochs": {"local": replace(LOCAL, epochs=2, batch_size=16)},
     "no dropout": {"dropout": 0.0},
     "numbers": {"x": X / 255},
     "small images": {"x": X[:, :8, :12]},
 }
+SETTINGS += [pytest.param(s, id=k, marks=pytest.mark.slow) for k, s in SLOW_SETTINGS.items()]
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def largest_difference(a, b):
+    return max(abs(x - y).max() for x, y in zip(leaves(a), leaves(b), strict=True))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 def test_three_rounds_are_those_of_jax(settings):
-    """At a low rate: at a high one, where two inputs of a maximum are close, digits grow apart."""
+    """To the last digits from two starts of three, and nearly so from the third.
+
+    There are a million maxima of four sums here. Where two of the four are equal in the first seven
+    digits, which happens from about one start in six, the engines may pass on different ones.
+    """
     jax_task, fast = both(**settings)
-    ours, theirs = fast.init(3), jax_task.init(3)
-    assert equal(ours, theirs)
-    for t in (1, 2, 3):
-        updates, ours = next_round(fast, ours, t)
-        expected, theirs = next_round(jax_task, theirs, t)
-        for update, other in zip(updates, expected, strict=True):
-            assert (update.client, update.samples) == (other.client, other.samples)
-            assert update.loss == pytest.approx(other.loss, rel=1e-4)
-    close(ours, theirs, 1e-4)  # weights are of the order of 0.1
-    found, known = fast.evaluate(ours), jax_task.evaluate(theirs)
-    assert found.loss == pytest.approx(known.loss, rel=1e-4)
-    assert found.accuracy == pytest.approx(known.accuracy, abs=1.5 / 80)
-    assert np.isnan(found.label_accuracy[3])
+    apart = []
+    for start in (0, 1, 2):
+        ours, theirs = fast.init(start), jax_task.init(start)
+        assert equal(ours, theirs)
+        for t in (1, 2, 3):
+            updates, ours = next_round(fast, ours, t)
+            expected, theirs = next_round(jax_task, theirs, t)
+            for update, other in zip(updates, expected, strict=True):
+                assert (update.client, update.samples) == (other.client, other.samples)
+                assert update.loss == pytest.approx(other.loss, rel=1e-3)
+        apart.append(largest_difference(ours, theirs))
+        found, known = fast.evaluate(ours), jax_task.evaluate(theirs)
+        assert found.loss == pytest.approx(known.loss, rel=1e-3)
+        assert np.isnan(found.label_accuracy[3])
+    assert sorted(apart)[1] < 1e-5  # weights are of the order of 0.1
+    assert max(apart) < 2e-3
 
 
-@pytest.mark.parametrize("size", ["small", "paper"])
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [X[..., None], X[:, :8, :12, None], COLOURS], ids=["1", "odd", "3"])
-def test_a_step_goes_along_the_gradient(x, size):
+def test_a_step_goes_along_the_gradient(x):
     """One client, one batch, rate 1: the change is minus the gradient that JAX derives."""
     local = Local(batch_size=8, learning_rate=1.0, workers=1)
     data = (x, Y), (x, Y), [np.arange(8)], local
-    jax_task, fast = (f(*data, dropout=0.0, size=size) for f in (image_task, fast_image_task))
+    jax_task, fast = (f(*data, dropout=0.0) for f in (image_task, fast_image_task))
     start = fast.init(0)
     (update,) = fast.train(start, np.array([0]), t=1, seed=0)
 
@@ -149,11 +163,12 @@ def test_plain_arrays_are_parameters_too():
 @pytest.mark.parametrize(
     ("settings", "got"),
     [
-        ({"network": "vgg"}, '"vgg" with "sgd"'),
-        ({"local": replace(LOCAL, optimizer="adam")}, '"cnn" with "adam"'),
+        ({"network": "vgg"}, 'small "vgg" with "sgd"'),
+        ({"size": "paper"}, 'paper "cnn" with "sgd"'),
+        ({"local": replace(LOCAL, optimizer="adam")}, 'small "cnn" with "adam"'),
     ],
 )
 def test_what_it_cannot_do(settings, got):
-    message = f'engine "fast" trains network "cnn" with optimizer "sgd", got {got}'
+    message = f'engine "fast" trains the small "cnn" with "sgd", got the {got}'
     with pytest.raises(InvalidInput, match=re.escape(message)):
-        fast_image_task((X, Y), (X, Y), RAGGED, **{"local": LOCAL, **settings})
+        both(**settings)

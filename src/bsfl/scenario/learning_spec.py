@@ -38,7 +38,7 @@ class LearningSpec:
         evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
         target_accuracy: Accuracy to which time is measured; None: a little less than the worst
             policy ends with.
-        engine: "jax", or "fast" for numba on processors: images, network "cnn", optimizer "sgd".
+        engine: "jax", or "fast" for numba on processors: images, the small "cnn", optimizer "sgd".
     """
 
     dataset: str
@@ -96,7 +96,7 @@ class LearningSpec:
         data = _data(self.dataset)
         x, y = _as_seen(data, split, seed)
         if self.engine == "fast":
-            from bsfl.learning.fast import fast_image_task as image_task  # type: ignore[assignment]
+            from bsfl.learning.fast import fast_image_task as image_task
         return image_task(
             (x, y),
             (data.x_test, data.y_test),

@@ -5,10 +5,12 @@ r"""Seconds per round of federated training, and how they compare.
 Workload: 500 clients x 120 images of 28 x 28, 25 a round, one local epoch, batch 20, SGD, the small
 CNN. The images are Fashion-MNIST where it is found (`bsfl data list` shows where), else drawn.
 
-1. a warm round: median of 20; 10,000 test images evaluated, as a ratio to it
+1. a warm round: median of 20; 10,000 test images evaluated, as a ratio to it; where numba is
+   installed, JAX's rounds over those of engine "fast", in turns (both evaluate by JAX)
 2. K = 50,000 clients drawn from the same images, as a ratio to K = 500
 3. accuracy after 20 rounds, over 10 seeds
-4. peers on the same work: their rounds and ours in turns, the median of the ratios, both accuracies
+4. peers on the same work: their rounds and those of our faster engine in turns, the median of the
+   ratios, both accuracies
 
 Each peer is a script in benchmarks/peers that says how it is arranged, run by the Python of an
 environment of its own. With Python 3.11 and these versions the numbers in the README were taken:
@@ -37,10 +39,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine, ratio
 
-from bsfl.errors import DataError
-from bsfl.learning import shares
+from bsfl.errors import DataError, MissingExtra
+from bsfl.learning import Task, shares
 from bsfl.learning.datasets import load_dataset
-from bsfl.learning.tasks import JaxTask, Local, image_task
+from bsfl.learning.tasks import Local, image_task
 
 TARGETS = {"flower": 4.0, "pfl": 1.8, "fedjax": 1.7, "torch": 0.91}
 """For each peer, how many times as long as ours its round should take at least."""
@@ -77,7 +79,7 @@ def drawn_images(n: int, rng: np.random.Generator) -> Images:
 class Rounds:
     """A task that trains one more round each time it is called."""
 
-    def __init__(self, task: JaxTask, seed: int = 0):
+    def __init__(self, task: Task, seed: int = 0):
         self.task, self.params, self.t, self.seed = task, task.init(seed), 0, seed
         self.rng = np.random.default_rng(seed)
 
@@ -90,7 +92,7 @@ class Rounds:
         updates = self.task.train(self.params, cohort, t=self.t, seed=self.seed)
         weights = shares([update.samples for update in updates])
         self.params = self.task.aggregate(self.params, updates, weights)
-        self.params["output"]["bias"].block_until_ready()
+        np.asarray(self.params["output"]["bias"])  # waits for JAX
         return time.perf_counter() - start
 
     def accuracy(self) -> float:
@@ -130,7 +132,7 @@ class Peer:
         return float(self.read())
 
 
-def bench_rounds(task: JaxTask, crowd: JaxTask, rounds: int) -> dict:
+def bench_rounds(task: Task, crowd: Task, rounds: int) -> dict:
     """Return the time of a round, and of other work as ratios to it."""
     ours, many = Rounds(task), Rounds(crowd)
     ours()
@@ -143,7 +145,37 @@ def bench_rounds(task: JaxTask, crowd: JaxTask, rounds: int) -> dict:
     }
 
 
-def bench_accuracy(task: JaxTask, rounds: int) -> dict:
+def fast_task(*arguments: object) -> Task | None:
+    """Return the same task for the engine "fast"; None without numba."""
+    try:
+        from bsfl.learning.fast import fast_image_task
+    except MissingExtra:
+        return None
+    return fast_image_task(*arguments)
+
+
+def bench_engines(task: Task, fast: Task | None, rounds: int) -> dict:
+    """Return JAX's time over that of the engine "fast", on the clock and in use of processors."""
+    if fast is None:
+        return {"status": "not installed"}
+    ours = {"jax": Rounds(task), "fast": Rounds(fast)}
+    spent = {name: [] for name in ours}
+    for _ in range(rounds + 1):
+        for name, engine in ours.items():
+            start = time.perf_counter(), time.process_time()
+            engine()
+            spent[name].append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    jax, quick = (np.array(spent[name][1:]) for name in ours)
+    clock, processor = np.median(jax / quick, axis=0).round(2).tolist()
+    return {
+        "status": "measured",
+        "jax_over_fast": clock,
+        "jax_over_fast_cpu": processor,
+        "fast_seconds": round(float(np.median(quick[:, 0])), 3),
+    }
+
+
+def bench_accuracy(task: Task, rounds: int) -> dict:
     """Return the accuracy after some rounds, lowest and highest over the seeds."""
     found = []
     for seed in range(SEEDS):
@@ -154,7 +186,7 @@ def bench_accuracy(task: JaxTask, rounds: int) -> dict:
     return {"rounds": rounds, "seeds": SEEDS, "lowest": min(found), "highest": max(found)}
 
 
-def bench_peer(name: str, python: str | None, task: JaxTask, workload: Path) -> dict:
+def bench_peer(name: str, python: str | None, task: Task, workload: Path) -> dict:
     """Return a peer's row of the table."""
     row = {"peer": name, "target": TARGETS[name], "status": "not installed"}
     if python is None:
@@ -168,7 +200,7 @@ def bench_peer(name: str, python: str | None, task: JaxTask, workload: Path) -> 
         return row | {"status": "failed"}
 
 
-def turns(peer: Peer, task: JaxTask, cohorts: np.ndarray) -> dict:
+def turns(peer: Peer, task: Task, cohorts: np.ndarray) -> dict:
     """Train each cohort here and there; the last is one more, as the first compiles."""
     ours, mine, theirs, accuracy = Rounds(task), [], [], {}
     for i, cohort in enumerate(cohorts):
@@ -194,12 +226,19 @@ def print_result(result: dict) -> None:
     for name in ("evaluation_over_round", "many_over_few_clients"):
         row = result[name]
         print(f"  {name.replace('_', ' '):<32}{row['ratio']:6.2f} (at most {row['limit']})")
+    row = result["engines"]
+    if row["status"] == "measured":
+        print(
+            f'  JAX\'s round over that of engine "fast": {row["jax_over_fast"]:.2f}, in '
+            f"processor time {row['jax_over_fast_cpu']:.2f}; {row['fast_seconds']:.3f} s"
+        )
     found = result["accuracy"]
     print(
         f"\naccuracy after {found['rounds']} rounds, {found['seeds']} seeds: "
         f"{found['lowest']:.3f} to {found['highest']:.3f}"
     )
-    print("\n         seconds a round                          accuracy")
+    print(f"\nours: engine {result['engine']}")
+    print("         seconds a round                          accuracy")
     print("peer     theirs    ours  theirs/ours  target    theirs   ours  versions")
     for row in result["peers"]:
         if row["status"] != "measured":
@@ -229,11 +268,15 @@ def main() -> None:
     rng = np.random.default_rng(1)
     few = rng.permutation(N_TRAIN).reshape(N_CLIENTS, N_IMAGES)
     many = rng.integers(0, N_TRAIN, (100 * N_CLIENTS, N_IMAGES))
-    task = image_task(train, test, few, LOCAL)
+    task, fast = (build(train, test, few, LOCAL) for build in (image_task, fast_task))
+    engines = bench_engines(task, fast, rounds)
+    quicker = fast is not None and engines["jax_over_fast"] > 1
     result = {
         "machine": f"{machine()}, jax {version('jax')}",
         "images": name,
         **bench_rounds(task, image_task(train, test, many, LOCAL), rounds),
+        "engines": engines,
+        "engine": "fast" if quicker else "jax",
         "accuracy": bench_accuracy(task, rounds),
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -241,7 +284,8 @@ def main() -> None:
         cohorts = [rng.choice(N_CLIENTS, COHORT, replace=False) for _ in range(rounds + 1)]
         arrays = {"x": train[0], "y": train[1], "x_test": test[0], "y_test": test[1]}
         np.savez(workload, **arrays, clients=few, cohorts=cohorts)
-        result["peers"] = [bench_peer(name, pythons.get(name), task, workload) for name in TARGETS]
+        ours = fast if quicker else task
+        result["peers"] = [bench_peer(name, pythons.get(name), ours, workload) for name in TARGETS]
     print(json.dumps(result)) if args.json else print_result(result)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("PJRT_NPROC", "1")  # as in runs: whole and cut ones are compared bit by bit
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")  # tests leave nothing in the user's cache
 
 settings.register_profile(
     "bsfl", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -12,6 +12,7 @@ from bsfl.errors import InvalidInput, MissingExtra
 PACKAGES = {
     "cli": ("typer", "rich"),
     "sim": ("joblib", "jax", "jaxlib", "optax"),
+    "fast": ("numba",),
     "plots": ("matplotlib", "plotly"),
     "data": ("pooch", "requests", "platformdirs", "PIL"),
     "flower": ("flwr",),

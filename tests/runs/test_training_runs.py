@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from bsfl.analysis.target import Target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.policies import UniformRandom
 from bsfl.runs import open_results
-from bsfl.runs.run import XLA_THREADS, run_scenario, xla_threads
+from bsfl.runs.run import XLA_PROGRAMS, XLA_THREADS, keep_programs, run_scenario, xla_threads
 from bsfl.scenario import parse_scenario
 from bsfl.simulation import Training, simulate
 
@@ -278,3 +280,34 @@ def test_two_tables_about_data_are_refused():
     del neither["time_s"]
     with pytest.raises(InvalidInput, match="missing key 'rounds' or 'time_s'"):
         parse_scenario(neither, name="x", file="x.toml")
+
+
+def test_compiled_programs_are_kept_where_the_user_says(monkeypatch):
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    monkeypatch.setenv(XLA_PROGRAMS, "")
+    keep_programs(1)
+    assert os.environ[XLA_PROGRAMS] == ""
+    monkeypatch.delenv(XLA_PROGRAMS)
+    keep_programs(2)
+    assert Path(os.environ[XLA_PROGRAMS]).parent.name == "programs"
+    assert os.environ[XLA_PROGRAMS].endswith("-2")
+
+
+def test_the_fast_engine_is_chosen_in_the_scenario(tmp_path):
+    """Whole and cut runs have equal bytes, and the manifest names numba."""
+    pytest.importorskip("numba")
+    images = {"dataset": "fashion-mnist-small", "batch_size": 100, "evaluate_every_s": 300.0}
+    fast = scenario(**images, engine="fast")
+    short = replace(fast, time_s=40.0, seeds=1)
+    whole, cut = (run_scenario(short, tmp_path / name, jobs=1) for name in ("whole", "cut"))
+    path = cut.run_file("bsfl", 0).path
+    path.write_bytes(path.read_bytes()[:-100])
+    run_scenario(short, tmp_path / "cut", jobs=1)
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    assert "numba" in json.loads((whole.folder / "manifest.json").read_text())["versions"]
+    for settings, message in (
+        ({"engine": "torch"}, "engine must be one of jax, fast, got 'torch'"),
+        ({"engine": "fast"}, 'engine "fast" trains images'),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            scenario(**settings)

@@ -147,7 +147,9 @@ class Results:
 
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing."""
-        packages = ["numpy", *(("jax", "jaxlib", "optax") if self.scenario.learning else ())]
+        learning = self.scenario.learning
+        packages = ["numpy", *(("jax", "jaxlib", "optax") if learning else ())]
+        packages += ["numba"] * (learning is not None and learning.engine == "fast")
         manifest: dict[str, Any] = {
             "name": self.scenario.name,
             "seeds": self.seeds,

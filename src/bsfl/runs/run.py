@@ -1,6 +1,7 @@
 """Policies x seeds, in parallel, resumable."""
 
 import os
+import platform
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.extras import in_parallel
+from bsfl.extras import in_parallel, optional_module
 from bsfl.files import alone_in, replace_file
 from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task, Update
@@ -25,6 +26,9 @@ from bsfl.state import State
 
 XLA_THREADS = "PJRT_NPROC"
 """Environment variable that says how many threads XLA has in a process, read when JAX starts."""
+
+XLA_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
+"""Environment variable that says where JAX keeps compiled programs, read when JAX starts."""
 
 
 def run_scenario(
@@ -45,6 +49,8 @@ def run_scenario(
     results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
     missing = [run for run in results.runs() if results.run_file(*run).progress() < 1]
     workers = xla_threads()
+    if scenario.learning:
+        keep_programs(workers)
     if missing:
         dry_run(scenario)
     with alone_in(folder):
@@ -65,6 +71,17 @@ def xla_threads() -> int:
             f"the environment variable {XLA_THREADS} must be 1, 2, ...; got {asked!r}"
         )
     return int(asked)
+
+
+def keep_programs(workers: int) -> None:
+    """Let processes find what another one compiled, unless the user says where, or "" for nowhere.
+
+    A program is compiled for a processor and a number of threads, so each has a folder of its own.
+    """
+    cache = Path(optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False))
+    folder = cache / "programs" / f"{platform.node()}-{workers}"
+    os.environ.setdefault(XLA_PROGRAMS, str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def dry_run(scenario: Scenario) -> None:

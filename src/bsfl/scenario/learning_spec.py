@@ -9,14 +9,16 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet.split import SPLITS, Split, client_images, make_split
+from bsfl.learning import Task
 from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset
 from bsfl.randomness import stream
 from bsfl.records import FloatArray
 
 if TYPE_CHECKING:
-    from bsfl.learning.tasks import JaxTask
+    pass
 
 LINEAR = "linear"
+ENGINES = ("jax", "fast")
 N_TRAIN, N_TEST, N_FEATURES, NOISE = 2240, 560, 10, 0.1
 """The synthetic regression: points, features, standard deviation of noise."""
 
@@ -36,6 +38,7 @@ class LearningSpec:
         evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
         target_accuracy: Accuracy to which time is measured; None: a little less than the worst
             policy ends with.
+        engine: "jax", or "fast" for numba on processors: images, the small "cnn", optimizer "sgd".
     """
 
     dataset: str
@@ -51,9 +54,13 @@ class LearningSpec:
     weighting: str = "samples"
     evaluate_every_s: float = 0.0
     target_accuracy: float | None = None
+    engine: str = "jax"
 
     def __post_init__(self) -> None:
         checks.one_of("dataset", self.dataset, (*CATALOGUE, LINEAR))
+        checks.one_of("engine", self.engine, ENGINES)
+        if self.engine == "fast" and self.dataset == LINEAR:
+            raise InvalidInput('engine "fast" trains images; a regression needs engine "jax"')
         SPLITS.find(self.split.get("kind", ""))
         checks.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
         if self.target_accuracy is not None:
@@ -71,7 +78,7 @@ class LearningSpec:
         labels = alike if self.dataset == LINEAR else _data(self.dataset).y_train
         return make_split(self.split["kind"], labels, n_clients, seed=seed, **settings)
 
-    def task(self, split: Split, seed: int, *, workers: int | None = None) -> "JaxTask":
+    def task(self, split: Split, seed: int, *, workers: int | None = None) -> Task:
         """Return the task of one world.
 
         Args:
@@ -89,6 +96,8 @@ class LearningSpec:
             return linear_task((x, _noisy_targets(y, split, seed)), test, clients, local)
         data = _data(self.dataset)
         x, y = _as_seen(data, split, seed)
+        if self.engine == "fast":
+            from bsfl.learning.fast import fast_image_task as image_task
         return image_task(
             (x, y),
             (data.x_test, data.y_test),

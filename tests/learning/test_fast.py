@@ -1,6 +1,8 @@
 """The engine in numba: the same numbers as JAX, on any number of threads."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import jax
@@ -73,25 +75,27 @@ def test_three_rounds_are_those_of_jax(settings):
     """To the last digits from two starts of three, and nearly so from the third.
 
     There are a million maxima of four sums here. Where two of the four are equal in the first seven
-    digits, which happens from about one start in six, the engines may pass on different ones.
+    digits, which happens from about one start in four, the engines may pass on different ones.
     """
     jax_task, fast = both(**settings)
-    apart = []
+    apart, losses_apart = [], []
     for start in (0, 1, 2):
-        ours, theirs = fast.init(start), jax_task.init(start)
+        ours, theirs, losses = fast.init(start), jax_task.init(start), []
         assert equal(ours, theirs)
         for t in (1, 2, 3):
             updates, ours = next_round(fast, ours, t)
             expected, theirs = next_round(jax_task, theirs, t)
             for update, other in zip(updates, expected, strict=True):
                 assert (update.client, update.samples) == (other.client, other.samples)
-                assert update.loss == pytest.approx(other.loss, rel=1e-3)
+                losses.append(abs(update.loss / other.loss - 1))
         apart.append(largest_difference(ours, theirs))
         found, known = fast.evaluate(ours), jax_task.evaluate(theirs)
-        assert found.loss == pytest.approx(known.loss, rel=1e-3)
+        losses_apart.append(max(*losses, abs(found.loss / known.loss - 1)))
         assert np.isnan(found.label_accuracy[3])
     assert sorted(apart)[1] < 1e-5  # weights are of the order of 0.1
     assert max(apart) < 2e-3
+    assert sorted(losses_apart)[1] < 1e-5
+    assert max(losses_apart) < 5e-3
 
 
 @pytest.mark.slow
@@ -149,6 +153,19 @@ def test_models_that_diverge_say_so():
             updates, params = next_round(task, params, t)
         assert np.isnan(updates[3].loss)
         assert np.isnan(task.evaluate(params).loss)
+
+
+def test_a_run_needs_no_jax():
+    code = (
+        "import sys, numpy as np\n"
+        "from bsfl.learning.array_task import Local\n"
+        "from bsfl.learning.fast import fast_image_task\n"
+        "x, y = np.zeros((8, 28, 28), np.uint8), np.arange(8)\n"
+        "task = fast_image_task((x, y), (x, y), [np.arange(8)], Local())\n"
+        "task.evaluate(task.init(0))\n"
+        "assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_plain_arrays_are_parameters_too():

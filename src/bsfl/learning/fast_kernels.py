@@ -1,87 +1,69 @@
 """The small CNN for one image at a time, which stays in the cache through all layers and back.
 
-A layer is (weight, bias). LLVM makes vectors of the innermost loops, over contiguous channels.
-Gradients take one of the four sums of a pooling block each, and only where ReLU lets it through.
+A layer is (weight, bias). Arrays are [place, channel] or [row, column x channel]. Gradients take
+one of the four sums of a pooling block each, and only where ReLU lets it through.
 """
 
-import numba
 import numpy as np
 
-F32, U32 = np.float32, np.uint32
-CUT, FIRST, SECOND, THIRD, FOURTH = np.arange(-1, 4, dtype=np.int32)
-"""Which of the four sums of a pooling block is passed on; CUT: none, by ReLU."""
-# What reorders sums, but nothing that supposes finite numbers: a model that diverges must show it.
-REORDER = {"contract", "reassoc", "nsz"}
-compiled = numba.njit(fastmath=REORDER, nogil=True, cache=True, error_model="numpy")
+from bsfl.learning.winograd import C1, C2, CUT, F32, compiled, convolve, empty, four, pool, spectrum
+
+U32 = np.uint32
 
 
 @compiled
-def _four(x, i, j, c):
-    return x[i, j, c], x[i, j + 1, c], x[i, j + 2, c], x[i, j + 3, c]
-
-
-@compiled
-def _patch(x, i, j, c):
+def _patch(x, i, j, n_in, c):
     """Return the 4 x 4 inputs of a pooling block, row by row."""
-    return _four(x, i, j, c), _four(x, i + 1, j, c), _four(x, i + 2, j, c), _four(x, i + 3, j, c)
+    at, rows = 2 * j * n_in + c, (x[2 * i], x[2 * i + 1], x[2 * i + 2], x[2 * i + 3])
+    lower = four(rows[2], at, n_in), four(rows[3], at, n_in)
+    return four(rows[0], at, n_in), four(rows[1], at, n_in), *lower
 
 
 @compiled
-def _dot(a, b):
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-@compiled
-def _convolve(x, layer, edge):
-    """Return relu(max_pool(conv(x)) + bias) in an edge of zeros, and pooling's choices; x has 1."""
-    (w, bias), high, wide, n = layer, x.shape[0] // 2 - 1, x.shape[1] // 2 - 1, len(layer[1])
-    y, choice = (
-        np.zeros((high + 2 * edge, wide + 2 * edge, n), F32),
-        np.empty((high, wide, n), np.int32),
-    )
-    sums = np.empty((4, n), F32)
-    for i in range(high):
-        for j in range(wide):
-            sums[:] = 0
-            for c in range(x.shape[2]):
-                p, q, r, s = _patch(x, 2 * i, 2 * j, c)
-                for o in range(n):  # the four sums share 16 inputs and 9 weights in registers
-                    k0 = w[0, 0, c, o], w[0, 1, c, o], w[0, 2, c, o]
-                    k1 = w[1, 0, c, o], w[1, 1, c, o], w[1, 2, c, o]
-                    k2 = w[2, 0, c, o], w[2, 1, c, o], w[2, 2, c, o]
-                    sums[0, o] += _dot(p, k0) + _dot(q, k1) + _dot(r, k2)
-                    sums[1, o] += _dot(p[1:], k0) + _dot(q[1:], k1) + _dot(r[1:], k2)
-                    sums[2, o] += _dot(q, k0) + _dot(r, k1) + _dot(s, k2)
-                    sums[3, o] += _dot(q[1:], k0) + _dot(r[1:], k1) + _dot(s[1:], k2)
-            passed, chosen = y[i + edge, j + edge], choice[i, j]
-            for o in range(n):
-                best = max(max(sums[0, o], sums[1, o]), max(sums[2, o], sums[3, o]))
-                k = THIRD if sums[2, o] == best else FOURTH
-                k = FIRST if sums[0, o] == best else SECOND if sums[1, o] == best else k
-                best += bias[o]
-                passed[o] = F32(0) if best <= 0 else best
-                chosen[o] = CUT if best <= 0 else k
+def _first(x, layer, n_in):
+    """Return relu(max_pool(conv(x)) + bias) and pooling's choices; images have an edge of 0."""
+    (w, bias), high, wide = layer, len(x) // 2 - 1, x.shape[1] // n_in // 2 - 1
+    y, choice = empty(high + 2, (wide + 2) * C1), empty(high * wide, C1).view(np.int32)
+    sums, places, y[:] = empty(1, 4 * C1)[0], y.reshape(high + 2, wide + 2, C1), 0
+    for t in range(high * wide):
+        sums[:] = 0
+        for c in range(n_in):
+            p = _patch(x, t // wide, t % wide, n_in, c)
+            for o in range(C1):  # the four sums share 16 inputs and 9 weights in registers
+                s0 = s1 = s2 = s3 = F32(0)
+                for a in range(3):
+                    for b in range(3):
+                        k = w[a, b, c, o]
+                        s0, s1 = s0 + k * p[a][b], s1 + k * p[a][b + 1]
+                        s2, s3 = s2 + k * p[a + 1][b], s3 + k * p[a + 1][b + 1]
+                sums[o], sums[C1 + o] = sums[o] + s0, sums[C1 + o] + s1
+                sums[2 * C1 + o], sums[3 * C1 + o] = sums[2 * C1 + o] + s2, sums[3 * C1 + o] + s3
+        passed, chosen = places[t // wide + 1, t % wide + 1], choice[t]
+        for o in range(C1):
+            passed[o], chosen[o] = pool(four(sums, o, C1), bias[o])
     return y, choice
 
 
 @compiled
-def _first_slope(x, dy, choice, slope):
+def _first_slope(x, dy, choice, slope, n_in):
     """Add an image's gradient of the first convolution; dy has an edge of 1."""
-    dw, dbias = slope
-    for i in range(choice.shape[0]):
-        for j in range(choice.shape[1]):
-            g, chosen = dy[i + 1, j + 1], choice[i, j]
-            for c in range(x.shape[2]):
-                p = _patch(x, 2 * i, 2 * j, c)
-                for o in range(len(g)):
-                    g0, g1 = g[o] * F32(chosen[o] == FIRST), g[o] * F32(chosen[o] == SECOND)
-                    g2, g3 = g[o] * F32(chosen[o] == THIRD), g[o] * F32(chosen[o] == FOURTH)
-                    for a in range(3):
-                        for b in range(3):
-                            left = g0 * p[a][b] + g2 * p[a + 1][b]
-                            dw[a, b, c, o] += left + g1 * p[a][b + 1] + g3 * p[a + 1][b + 1]
-            for o in range(len(g)):
-                dbias[o] += g[o] * F32(chosen[o] != CUT)
+    (dw, dbias), wide, total = slope, dy.shape[1] // C1 - 2, empty(1, 9 * C1)[0]
+    places = dy.reshape(len(dy), wide + 2, C1)
+    for c in range(n_in):
+        total[:] = 0
+        for t in range(len(choice)):
+            p, chosen = _patch(x, t // wide, t % wide, n_in, c), choice[t]
+            g = places[t // wide + 1, t % wide + 1]
+            for o in range(C1):
+                g0, g1 = g[o] * F32(chosen[o] == 0), g[o] * F32(chosen[o] == 1)
+                g2, g3 = g[o] * F32(chosen[o] == 2), g[o] * F32(chosen[o] == 3)
+                dbias[o] += (g0 + g1 + g2 + g3) * F32(c == 0)
+                for a in range(3):
+                    for b in range(3):
+                        left = g0 * p[a][b] + g2 * p[a + 1][b]
+                        right = g1 * p[a][b + 1] + g3 * p[a + 1][b + 1]
+                        total[(3 * a + b) * C1 + o] += left + right
+        dw[:, :, c] += total.reshape(3, 3, C1)
 
 
 @compiled
@@ -90,52 +72,60 @@ def _second_slope(x, w, dy, choice, dw, dbias):
 
     w and dw are turned to [out, 3, 3 x in]: a row of a window is contiguous in all four arrays.
     """
-    (high, wide, n_out), (_, columns, n_in), n = choice.shape, x.shape, w.shape[2]
-    windows, slopes = np.empty(high * wide + 1, np.int64), np.empty(high * wide + 1, F32)
-    dx = np.zeros_like(x)
+    (rows, columns), n = x.shape, 3 * C1
+    windows, slopes = np.empty(len(dy) + 1, np.int64), np.empty(len(dy) + 1, F32)
+    dx, wide = empty(rows, columns), columns // C1 // 2 - 1
+    dx[:] = 0
     inputs, changes = x.reshape(-1), dx.reshape(-1)
-    for o in range(n_out):
+    for o in range(C2):
         found = 0
-        for i in range(high):
-            for j in range(wide):
-                k = choice[i, j, o]
-                windows[found] = ((2 * i + (k >> 1)) * columns + 2 * j + (k & 1)) * n_in
-                slopes[found] = dy[i, j, o]
-                found += k != CUT
-        for window, g in zip(windows[:found], slopes[:found]):  # noqa: B905 (unknown to numba)
+        for t in range(len(dy)):
+            k = choice[t, o]
+            i, j = 2 * (t // wide) + (k >> 1), 2 * (t % wide) + (k & 1)
+            windows[found], slopes[found] = i * columns + j * C1, dy[t, o]
+            found += k != CUT
+        for at, g in zip(windows[:found], slopes[:found]):  # noqa: B905 (unknown to numba)
             dbias[o] += g
             for a in range(3):
-                at = window + a * columns * n_in
-                seen, change = inputs[at : at + n], changes[at : at + n]
-                for k in range(n):
-                    dw[o, a, k] += g * seen[k]
-                for k in range(n):
-                    change[k] += g * w[o, a, k]
+                first, kernel, dkernel = at + a * columns, w[o, a], dw[o, a]
+                seen, change = inputs[first : first + n], changes[first : first + n]
+                for k in range(3 * C1):
+                    dkernel[k] += g * seen[k]
+                for k in range(3 * C1):
+                    change[k] += g * kernel[k]
     return dx
 
 
 @compiled
-def _dense(x, layer):
+def _alive(x):
+    """Return where x is not 0."""
+    places, found = np.empty(len(x) + 1, np.int64), 0
+    for i in range(len(x)):  # without a branch, which nobody could predict
+        places[found] = i
+        found += x[i] != 0
+    return places[:found]
+
+
+@compiled
+def _dense(x, alive, layer):
     w, y = layer[0], layer[1].copy()
-    for i in range(len(x)):
-        if x[i] != 0:
-            for j in range(len(y)):
-                y[j] += x[i] * w[i, j]
+    for i in alive:
+        for j in range(len(y)):
+            y[j] += x[i] * w[i, j]
     return y
 
 
 @compiled
-def _dense_slope(x, layer, dy, slope):
+def _dense_slope(x, alive, layer, dy, slope):
     """Add the gradient of a dense layer; return that of x where x is not 0, behind a ReLU."""
     (w, _), (dw, dbias), dx = layer, slope, np.zeros_like(x)
     dbias += dy
-    for i in range(len(x)):
-        if x[i] != 0:
-            total = F32(0)
-            for j in range(len(dy)):
-                total += w[i, j] * dy[j]
-                dw[i, j] += x[i] * dy[j]
-            dx[i] = total
+    for i in alive:
+        total = F32(0)
+        for j in range(len(dy)):
+            total += w[i, j] * dy[j]
+            dw[i, j] += x[i] * dy[j]
+        dx[i] = total
     return dx
 
 
@@ -165,36 +155,46 @@ def _relu_dropout(x, key, first, keep):
 
 
 @compiled
-def train(model, slope, layers, slopes, data, steps, settings):
-    """Train a client in place, step by step; return its mean loss.
+def train(model, slope, layers, slopes, data, steps, settings, learn):
+    """Train a client in place, step by step; return its summed loss and right answers per label.
 
     layers are views of the flat model; slopes of the flat slope, which is 0 before momentum.
+    Without `learn`, the images are only evaluated.
     """
-    (x, scale, y), (rows, counts, seed), (keep, rate, momentum), total = data, steps, settings, 0.0
-    (conv1, conv2, dense, output), (w, bias), (dw, dbias) = layers, layers[1], slopes[1]
-    x1 = np.zeros((x.shape[1] + 2, x.shape[2] + 2, x.shape[3]), F32)
+    (x, scale, y), (rows, counts, seed), (keep, rate, momentum) = data, steps, settings
+    (first, second, dense, output), total, right = layers, 0.0, np.zeros_like(layers[3][1])
+    kernel, dkernel = second[0].reshape(3, -1, C2), slopes[1][0].reshape(3, -1, C2)
+    turned, dturned = empty(C2, 9 * C1).reshape(C2, 3, -1), empty(C2, 9 * C1).reshape(C2, 3, -1)
+    n_in, wide = x.shape[3], x.shape[2] * x.shape[3]
+    x1 = np.zeros((x.shape[1] + 2, wide + 2 * n_in), F32)
     for step in range(len(counts)):
-        turned = w.transpose(3, 0, 1, 2).copy().reshape(len(bias), 3, -1)
-        dturned, key = np.zeros_like(turned), threefry(U32(0), seed, U32(0), U32(step))
+        transformed, key = spectrum(second[0]), threefry(U32(0), seed, U32(0), U32(step))
+        turned[:], dturned[:] = kernel.transpose(2, 0, 1), 0
         for n in range(counts[step]):
-            label, x1[1:-1, 1:-1] = y[rows[step, n]], x[rows[step, n]] / scale
-            x2, choice1 = _convolve(x1, conv1, 1)
-            x3, choice2 = _convolve(x2, conv2, 0)
-            hidden = _dense(x3.reshape(-1), dense)
-            factor = _relu_dropout(hidden, key, n * len(hidden), keep)
-            hidden *= factor
-            logits = _dense(hidden, output)
+            row, label = rows[step, n], y[rows[step, n]]
+            x1[1:-1, n_in:-n_in] = x[row].reshape(-1, wide) / scale
+            x2, choice1 = _first(x1, first, n_in)
+            maps, choice2 = convolve(x2, transformed, second[1])
+            x3 = maps.reshape(-1)
+            alive = _alive(x3)
+            x4 = _dense(x3, alive, dense)
+            factor = _relu_dropout(x4, key, n * len(x4), keep)
+            x4 *= factor
+            alive4 = _alive(x4)
+            logits = _dense(x4, alive4, output)
+            right[label] += logits.argmax() == label
             logits -= logits.max()
             mass = np.exp(logits).sum()
             total += np.log(mass) - logits[label]
-            g = np.exp(logits) / mass
-            g[label] -= F32(1)
-            dhidden = _dense_slope(hidden, output, g / F32(counts[step]), slopes[3]) * factor
-            dx3 = _dense_slope(x3.reshape(-1), dense, dhidden, slopes[2]).reshape(x3.shape)
-            dx2 = _second_slope(x2, turned, dx3, choice2, dturned, dbias)
-            _first_slope(x1, dx2, choice1, slopes[0])
-        dw += dturned.reshape(-1, 3, 3, w.shape[2]).transpose(1, 2, 3, 0)
-        for i in range(len(model)):
+            if learn:
+                g = np.exp(logits) / mass
+                g[label] -= F32(1)
+                dx4 = _dense_slope(x4, alive4, output, g / F32(counts[step]), slopes[3]) * factor
+                dx3 = _dense_slope(x3, alive, dense, dx4, slopes[2]).reshape(maps.shape)
+                dx2 = _second_slope(x2, turned, dx3, choice2, dturned, slopes[1][1])
+                _first_slope(x1, dx2, choice1, slopes[0], n_in)
+        dkernel += dturned.transpose(1, 2, 0)
+        for i in range(len(model) if learn else 0):
             model[i] -= rate * slope[i]
             slope[i] *= momentum
-    return total / counts.sum()
+    return total, right

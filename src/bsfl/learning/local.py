@@ -5,34 +5,25 @@ too small to be shared between cores, and clients have nothing to wait for. As a
 steps is an argument and not a shape, one compilation serves every client and every cohort.
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from bsfl import checks
-from bsfl.errors import InvalidInput
+from bsfl.learning.array_task import PIXEL_MAX, Local
 from bsfl.learning.models import Layers, Model
 
-Result = TypeVar("Result")
-
-PIXEL_MAX = 255.0
 PROGRAMS_KEPT = 8
 """Learners whose programs stay compiled: many runs in a process ask for the same one."""
 
 
 Loss = Callable[[Array, Array], Array]
 """Outputs of a batch and its targets to one loss per sample."""
-
-Optimizer = Literal["sgd", "adam"]
-OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
@@ -45,19 +36,11 @@ def squared_error(outputs: Array, targets: Array) -> Array:
     return (outputs - targets) ** 2
 
 
-def optimizer(
-    name: Optimizer = "sgd", *, learning_rate: float, momentum: float = 0.0
-) -> optax.GradientTransformation:
+def optimizer(local: Local) -> optax.GradientTransformation:
     """Return the optimizer that every client starts afresh in every round."""
-    checks.one_of("optimizer", name, OPTIMIZERS)
-    checks.positive("learning_rate", learning_rate)
-    if not (0 <= checks.finite("momentum", momentum) < 1):
-        raise InvalidInput(f"momentum must be at least 0 and below 1, got {momentum!r}")
-    if name == "sgd":
-        return optax.sgd(learning_rate, momentum=momentum or None)
-    if momentum:
-        raise InvalidInput(f"momentum belongs to sgd; adam has its own, got {momentum!r}")
-    return optax.adam(learning_rate)
+    if local.optimizer == "sgd":
+        return optax.sgd(local.learning_rate, momentum=local.momentum or None)
+    return optax.adam(local.learning_rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,27 +121,6 @@ def as_float(x: Array) -> Array:
 def weighted_sum(total: Layers, params: Layers, share: Array) -> Layers:
     """Return total + share * params."""
     return jax.tree.map(lambda a, b: a + share * b, total, params)  # type: ignore[no-any-return]
-
-
-def on_every_core(
-    work: Callable[[int], Result], items: Iterable[int], workers: int
-) -> Iterator[Result]:
-    """Yield the results in the order of the items, computed by as many threads as asked for."""
-
-    def finished(item: int) -> Result:
-        result = work(item)
-        jax.block_until_ready(result)  # type: ignore[no-untyped-call]
-        return result
-
-    with ThreadPoolExecutor(workers) as threads:
-        yield from threads.map(finished, items)
-
-
-def n_cores() -> int:
-    """Return how many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _compiled(program: Callable[..., Any]) -> Callable[..., Any]:

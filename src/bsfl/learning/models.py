@@ -1,37 +1,23 @@
 """The networks of the experiments: pure functions of their parameters.
 
 A model starts from a numpy generator, so that its first parameters do not depend on the version of
-JAX. Weights are N(0, 2 / fan-in) (He et al. 2015), biases zero.
+JAX; `networks` says which layers it has.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from bsfl import checks
-from bsfl.errors import InvalidInput
 from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
+from bsfl.learning.networks import Network, Shape, Size, check_dropout, first_params, layer_shapes
 from bsfl.records import Rng
 
 Layer = dict[str, Array]
 Layers = dict[str, Layer]
 """Parameters: for each layer its `weight` and `bias`."""
-
-Shape = tuple[int, int, int]
-"""Height, width and channels of an image."""
-
-Size = Literal["small", "paper"]
-SIZES: tuple[Size, ...] = get_args(Size)
-
-CNN_CHANNELS = {"small": (16, 32), "paper": (32, 64, 128)}
-VGG_CHANNELS = {"small": (16, 32, 64), "paper": (32, 64, 128)}
-DENSE = {"small": 64, "paper": 128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +63,7 @@ def cnn(shape: Shape, n_labels: int, *, size: Size = "small", dropout: float = 0
             x = _relu(max_pool(conv3x3(x, layer["weight"])), layer)
         return x
 
-    return _convolutional(features, CNN_CHANNELS, 1, shape, n_labels, size, dropout)
+    return _convolutional(features, "cnn", shape, n_labels, size, dropout)
 
 
 def vgg(shape: Shape, n_labels: int, *, size: Size = "small", dropout: float = 0.25) -> Model:
@@ -93,40 +79,28 @@ def vgg(shape: Shape, n_labels: int, *, size: Size = "small", dropout: float = 0
             x = _relu(max_pool(x) if i % 2 else x, layer)
         return x
 
-    return _convolutional(features, VGG_CHANNELS, 2, shape, n_labels, size, dropout)
+    return _convolutional(features, "vgg", shape, n_labels, size, dropout)
 
 
 def _convolutional(
     features: Callable[[list[Layer], Array], Array],
-    channels: Mapping[str, tuple[int, ...]],
-    n_before_pool: int,
+    network: Network,
     shape: Shape,
     n_labels: int,
     size: Size,
     dropout: float,
 ) -> Model:
-    """Return a network of 3 x 3 convolutions, some before each pool, with dense layers behind."""
-    checks.one_of("size", size, SIZES)
-    n_pools, width = len(channels[size]), DENSE[size]
-    if shape[0] % 2 or shape[1] % 2 or min(shape[:2]) < 2**n_pools:
-        raise InvalidInput(
-            f"images must have an even height and width of at least {2**n_pools}, "
-            f"got {shape[0]} x {shape[1]}"
-        )
-    if not (0 <= checks.finite("dropout", dropout) < 1):
-        raise InvalidInput(f"dropout must be at least 0 and below 1, got {dropout!r}")
-    outputs = [c for c in channels[size] for _ in range(n_before_pool)]
-    kernels = {f"conv{i}": k for i, k in enumerate(pairwise((shape[2], *outputs)), 1)}
-    n_features = (shape[0] >> n_pools) * (shape[1] >> n_pools) * outputs[-1]
+    """Return a network of 3 x 3 convolutions and pools, with dense layers behind."""
+    shapes, dropout = layer_shapes(network, size, shape, n_labels), check_dropout(dropout)
+    n_features = shapes["dense"][0]
 
     def init(rng: Rng) -> Layers:
-        params = {name: _layer(rng, 3, 3, *kernel) for name, kernel in kernels.items()}
-        params["dense"] = _layer(rng, n_features, width)
-        params["output"] = _layer(rng, width, n_labels)
-        return params
+        return jax.tree.map(jnp.asarray, first_params(shapes, rng))  # type: ignore[no-any-return]
 
     def apply(params: Layers, images: Array, key: Array | None) -> Array:
-        x = features([params[name] for name in kernels], images).reshape(len(images), n_features)
+        x = features([params[name] for name in shapes if name.startswith("conv")], images).reshape(
+            len(images), n_features
+        )
         x = jax.nn.relu(_dense(params["dense"], x))
         if key is not None and dropout > 0:
             kept = jax.random.bernoulli(key, 1 - dropout, x.shape)
@@ -134,11 +108,6 @@ def _convolutional(
         return _dense(params["output"], x)
 
     return Model(init, apply)
-
-
-def _layer(rng: Rng, *shape: int) -> Layer:
-    weight = rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))
-    return {"weight": jnp.asarray(weight, jnp.float32), "bias": jnp.zeros(shape[-1])}
 
 
 def _dense(layer: Layer, x: Array) -> Array:

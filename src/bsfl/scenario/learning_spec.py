@@ -1,5 +1,6 @@
 """From the settings in a scenario file to a task: data, how it is dealt, and what is trained."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -86,25 +87,30 @@ class LearningSpec:
             seed: Draws the synthetic data and the noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
         """
-        from bsfl.learning.tasks import Local, image_task, linear_task
+        from bsfl.learning.array_task import Local
 
         clients = [split.of(k) for k in range(split.n_clients)]
         own = {one.name for one in fields(self)} & {one.name for one in fields(Local)}
         local = Local(workers=workers, **{name: getattr(self, name) for name in own})
         if self.dataset == LINEAR:
+            from bsfl.learning.tasks import linear_task
+
             (x, y), test = linear_data(seed)
             return linear_task((x, _noisy_targets(y, split, seed)), test, clients, local)
         data = _data(self.dataset)
         x, y = _as_seen(data, split, seed)
+        build: Callable[..., Task]
         if self.engine == "fast":
-            from bsfl.learning.fast import fast_image_task as image_task
-        return image_task(
+            from bsfl.learning.fast import fast_image_task as build  # which needs no JAX
+        else:
+            from bsfl.learning.tasks import image_task as build
+        return build(
             (x, y),
             (data.x_test, data.y_test),
             clients,
             local,
-            network=self.network,  # type: ignore[arg-type]
-            size=self.size,  # type: ignore[arg-type]
+            network=self.network,
+            size=self.size,
             dropout=self.dropout,
             n_labels=data.n_labels,
         )

@@ -242,7 +242,7 @@ def test_bad_settings(settings, message):
         Scheduler(BSFL(), **settings)
 
 
-@pytest.mark.parametrize("policy", [BSFL, "bsfl", None])
+@pytest.mark.parametrize("policy", [BSFL, "bsfl"])
 def test_a_policy_must_be_one(policy):
     with pytest.raises(InvalidInput, match="policy must have init, select and observe"):
         Scheduler(policy, cohort_size=3)

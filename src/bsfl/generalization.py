@@ -77,11 +77,27 @@ def loss_deficit(clients: IntArray, history: History, context: RoundContext) -> 
     return capped_shares(loss, context.quota)[clients] - _rate(clients, history, context)
 
 
+def opportunity_deficit(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
+    r"""Return (e_k - c_k)/t: what a client was owed by the rounds in which it could be chosen.
+
+    Who was away for a while is owed nothing for it, as it is in m/K - c_k/t.
+    """
+    share = min(1.0, context.quota / max(len(context.available), 1))
+    fair = context.fair(clients, len(history.selected)) + share
+    return np.asarray((fair - history.served(clients)) / context.rounds(clients))
+
+
 def _rate(clients: IntArray, history: History, context: RoundContext) -> FloatArray:
     """Return c_k/t, t counted from the round in which the client joined."""
     return np.asarray(history.served(clients) / context.rounds(clients))
 
 
 DEFICITS: Registry[Deficit] = Registry(
-    "generalization", {"equal": equal_deficit, "weighted": weighted_deficit, "loss": loss_deficit}
+    "generalization",
+    {
+        "equal": equal_deficit,
+        "opportunity": opportunity_deficit,
+        "weighted": weighted_deficit,
+        "loss": loss_deficit,
+    },
 )

@@ -7,10 +7,12 @@ Whoever changes those raises SCHEMA and adds the step from the number before.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from bsfl.errors import NewerFormat
 from bsfl.statefile import Arrays
 
-SCHEMA = 2
+SCHEMA = 3
 Header = dict[str, Any]
 
 
@@ -73,5 +75,18 @@ def _parts(saved: Header, flags: Header, memory: Header) -> Header:
     return settings
 
 
-STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {1: flags_to_parts}
+def chances_by_rounds(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Schema 2 to 3: chances were not counted; everyone is taken to have had its part of rounds."""
+    since = arrays["clients/since"][: header["n_state"]]
+    rounds = np.maximum(header["t"] + 1 - since, 0)
+    n_members = max(int(np.count_nonzero(arrays["clients/member"])), 1)
+    share = min(1.0, header["cohort_size"] / n_members)
+    header = {**header, "invite": 1.0, "enough": header.get("n_wanted")}
+    return header, {**arrays, "ledger/opportunity": rounds * share}
+
+
+STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {
+    1: flags_to_parts,
+    2: chances_by_rounds,
+}
 """The step from each schema to the next."""

@@ -182,6 +182,8 @@ class RoundContext:
         roster: Who belongs to the fleet; None for a plain fleet of equals.
         online_s: For how many seconds each of the available has been online, in their order; None
             where the server does not know.
+        opportunity: e_k of every client, its fair number of answers by the rounds before in which
+            it could be chosen: the sum of min(1, m / |available|) over them. None: nobody counted.
     """
 
     t: int
@@ -190,6 +192,7 @@ class RoundContext:
     enough: int = 0
     roster: Roster | None = None
     online_s: FloatArray | None = None
+    opportunity: FloatArray | None = None
 
     @property
     def quota(self) -> int:
@@ -206,6 +209,12 @@ class RoundContext:
             return self.t
         return self.t - self.roster.since[clients] + 1
 
+    def fair(self, clients: IntArray, n_known: int) -> float | FloatArray:
+        """Return e_k of clients, their fair number of answers so far, by their opportunities."""
+        if self.opportunity is None:
+            return self.rounds(clients) * self.quota / max(self.n_members(n_known), 1)
+        return pick(self.opportunity, clients)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord:
@@ -217,6 +226,7 @@ class RoundRecord:
             simulation. Of rounds without a barrier: those whose answers were applied.
         kept: Those of them whose answers entered the model; None outside a simulation.
         cohort_size: How many were wanted.
+        enough: How many answers end the round, fewer than are wanted under over-selection.
         n_available: How many could be chosen from.
         duration_s: How long the round took; None where nobody measured it.
         clock_s: Virtual time at the end of the round; None outside a simulation.
@@ -232,6 +242,7 @@ class RoundRecord:
     cohort: tuple[str, ...] | tuple[int, ...]
     cohort_size: int
     n_available: int
+    enough: int | None = None
     kept: tuple[int, ...] | None = None
     duration_s: float | None = None
     clock_s: float | None = None

@@ -13,8 +13,10 @@ from bsfl import checks, statefile
 from bsfl.background import BackgroundWriter
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotAStateFile, NotSelected
+from bsfl.estimation.ledger import Ledger
 from bsfl.migrations import SCHEMA, migrated
-from bsfl.policies import Policy
+from bsfl.over_selection import Invite, check_invite, choose_enough
+from bsfl.policies import Pace, Policy
 from bsfl.randomness import stream
 from bsfl.records import NOBODY, IntArray, Observation, Report, Roster, RoundContext, RoundRecord
 from bsfl.saved_policy import described, policy_of
@@ -27,26 +29,37 @@ class Scheduler:
     Clients are named by the caller's own ids, all str or all int. They join by being named in
     `available` (or through `join`), may leave and come back, and keep what was learned of them.
 
-    >>> from bsfl import BSFL
-    >>> scheduler = Scheduler(BSFL(alpha=10.0), cohort_size=2, seed=0)
+    >>> scheduler = Scheduler(cohort_size=2)
     >>> cohort = scheduler.select(available=["ann", "bob", "cem", "dan"])
     >>> scheduler.observe({client: 3.2 for client in cohort})
     >>> scheduler.t, len(cohort)
     (1, 2)
     """
 
-    def __init__(self, policy: Policy, *, cohort_size: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        cohort_size: int,
+        invite: Invite = 1.0,
+        seed: int = 0,
+    ) -> None:
         """Start a scheduler that has met nobody.
 
         Args:
-            policy: The selection rule, such as BSFL().
+            policy: The selection rule; None: Pace(), which needs no setting.
             cohort_size: m, how many clients train in a round.
+            invite: How many times cohort_size are chosen, of whom the first cohort_size that answer
+                are enough (last_round.enough); or "auto": as many as it takes by their record.
             seed: Root of all randomness, at least 0.
         """
+        policy = Pace() if policy is None else policy
         if not isinstance(policy, Policy) or isinstance(policy, type):
             raise InvalidInput(f"policy must have init, select and observe, got {policy!r}")
         self.policy = policy
         self.cohort_size = checks.natural("cohort_size", cohort_size)
+        check_invite(invite)
+        self.invite = invite
         self.seed = checks.natural("seed", seed, low=0)
         self.t = 0
         self.last_round: RoundRecord | None = None
@@ -54,6 +67,7 @@ class Scheduler:
         self._writer = BackgroundWriter()
         self._spare: statefile.Arrays = {}
         self._state: State = policy.init(0)
+        self._ledger = Ledger.of(0)
         self._n_state = 0
         self._waiting: dict[int, list[int]] = {}  # by client: rounds not answered, oldest first
         self._roster: Roster | None = None  # the fleet as it was when the last cohort was chosen
@@ -116,21 +130,31 @@ class Scheduler:
     # --- the round ------------------------------------------------------------------------------
 
     def select(
-        self, available: Iterable[ClientId] | None = None, *, cohort_size: int | None = None
+        self,
+        available: Iterable[ClientId] | None = None,
+        *,
+        cohort_size: int | None = None,
+        invite: Invite | None = None,
     ) -> list[Any]:
         """Start the next round and return its cohort.
 
         Args:
             available: Ids that can be chosen now; ids never seen join the fleet. None: all members.
-            cohort_size: How many to choose in this round alone, such as a few more than are needed
-                when some will be late. None: the scheduler's own.
+            cohort_size: How many to choose in this round alone. None: the scheduler's own, times
+                `invite`.
+            invite: The same for this round alone. None: the scheduler's own.
 
         Returns:
-            cohort_size ids, or all available ones when there are fewer (then last_round.short). A
+            As many ids, or all available ones when there are fewer (then last_round.short). A
             policy such as FedCS may choose fewer.
         """
-        t = self.t + 1
-        m = self.cohort_size if cohort_size is None else checks.natural("cohort_size", cohort_size)
+        t, m = self.t + 1, self.cohort_size
+        if cohort_size is not None:
+            m = checks.natural("cohort_size", cohort_size)
+        elif invite is None:
+            invite = self.invite
+        if invite is not None:
+            check_invite(invite)
         joined = None if available is None else self._clients.locate(available, t=t, n_needed=m)
         try:
             self._clients.require(m)
@@ -139,19 +163,29 @@ class Scheduler:
             self._grow_state()
             where = joined.where if joined else self._clients.members()
             context = self._context(t, where, m)
-            cohort = self.policy.select(self._state, context, stream(self.seed, "policy", t))
-            may_be_fewer = getattr(self.policy, "chooses_fewer", False)
-            cohort = _checked(cohort, context, may_be_fewer=may_be_fewer)
+            context, cohort = choose_enough(self._choose, context, self._ledger, invite)
         except Exception:
             if joined:
                 self._clients.undo(joined)
             raise
         self.t, self._roster, self._unbooked = t, context.roster, cohort
+        self._ledger.offer(where, context.quota)
         for k in cohort.tolist():
             self._waiting.setdefault(k, []).append(t)
         ids = [self._clients.ids[k] for k in cohort]
-        self.last_round = RoundRecord(t=t, cohort=tuple(ids), cohort_size=m, n_available=len(where))
+        self.last_round = RoundRecord(
+            t=t,
+            cohort=tuple(ids),
+            cohort_size=context.cohort_size,
+            enough=context.quota,
+            n_available=len(where),
+        )
         return ids
+
+    def _choose(self, context: RoundContext) -> IntArray:
+        cohort = self.policy.select(self._state, context, stream(self.seed, "policy", context.t))
+        may_be_fewer = getattr(self.policy, "chooses_fewer", False)
+        return _checked(cohort, context, may_be_fewer=may_be_fewer)
 
     def observe(
         self, answers: Mapping[ClientId, float | Observation], *, strict: bool = True
@@ -214,7 +248,9 @@ class Scheduler:
         chosen = self._unbooked if t == self.t else NOBODY
         m = self.last_round.cohort_size if self.last_round else self.cohort_size
         context = replace(self._context(t, NOBODY, m), roster=self._roster)
-        self.policy.observe(self._state, context, Report.of(answered, chosen=chosen))
+        report = Report.of(answered, chosen=chosen)
+        self.policy.observe(self._state, context, report)
+        self._ledger.hear(report)
         if t == self.t:
             self._unbooked = NOBODY
 
@@ -225,14 +261,17 @@ class Scheduler:
             cohort_size=m,
             enough=min(m, self.cohort_size),
             roster=self._clients.roster(),
+            opportunity=self._ledger.opportunity,
         )
 
     def _grow_state(self) -> None:
         """Make room in the policy's state for the clients that joined since the last round."""
         if self._n_state < len(self._clients):
-            grown = self.policy.init(len(self._clients))
-            take_over(self._state, grown, len(self._clients))
-            self._state, self._n_state = grown, len(self._clients)
+            n_clients = len(self._clients)
+            grown, ledger = self.policy.init(n_clients), Ledger.of(n_clients)
+            take_over(self._state, grown, n_clients)
+            take_over(self._ledger, ledger, n_clients)
+            self._state, self._ledger, self._n_state = grown, ledger, n_clients
 
     # --- saving ---------------------------------------------------------------------------------
 
@@ -275,15 +314,18 @@ class Scheduler:
             "schema": SCHEMA,
             **described(self.policy),
             "cohort_size": self.cohort_size,
+            "invite": self.invite,
             "seed": self.seed,
             "t": self.t,
             "n_state": self._n_state,
             "n_available": self.last_round.n_available if self.last_round else None,
             "n_ids": len(self._clients),
             "n_wanted": self.last_round.cohort_size if self.last_round else None,
+            "enough": self.last_round.enough if self.last_round else None,
         }
         arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
         arrays |= {f"state/{name}": np.asarray(leaf) for name, leaf in leaves(self._state)}
+        arrays |= {f"ledger/{name}": np.asarray(leaf) for name, leaf in leaves(self._ledger)}
         cohort = self.last_round.cohort if self.last_round else ()
         arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
         arrays["unbooked"] = self._unbooked
@@ -310,18 +352,15 @@ class Scheduler:
             raise NotAStateFile(f"{path} holds something else than a scheduler; nothing was loaded")
         header, arrays = migrated(header, arrays, path)
         policy = policy_of(header, path, policy)
-        scheduler = cls(policy, cohort_size=header["cohort_size"], seed=header["seed"])
+        settings = {name: header[name] for name in ("cohort_size", "invite", "seed")}
+        scheduler = cls(policy, **settings)
         scheduler.t = header["t"]
         scheduler._clients = ClientTable.from_arrays(
             {n.removeprefix("clients/"): a for n, a in arrays.items() if n.startswith("clients/")}
         )
         scheduler._n_state = int(header["n_state"])
-        state = policy.init(scheduler._n_state)
-        for name, _ in list(leaves(state)):
-            stored = arrays.get(f"state/{name}")
-            if stored is not None:  # a file of an older bsfl may know less
-                put(state, name, stored if stored.ndim else stored.item())
-        scheduler._state = state
+        scheduler._state = _restored(policy.init(scheduler._n_state), arrays, "state")
+        scheduler._ledger = _restored(Ledger.of(scheduler._n_state), arrays, "ledger")
         scheduler._unbooked = arrays["unbooked"]
         scheduler._roster = scheduler._clients.roster()
         if "n_members_then" in header:  # the fleet has changed since the last cohort was chosen
@@ -334,9 +373,19 @@ class Scheduler:
                 t=scheduler.t,
                 cohort=tuple(scheduler._clients.ids[k] for k in arrays["cohort"]),
                 cohort_size=header.get("n_wanted", scheduler.cohort_size),
+                enough=header["enough"],
                 n_available=header["n_available"],
             )
         return scheduler
+
+
+def _restored(state: Any, arrays: statefile.Arrays, name: str) -> Any:
+    """Return a fresh state with what is stored of it; a file of an older bsfl may know less."""
+    for leaf, _ in list(leaves(state)):
+        stored = arrays.get(f"{name}/{leaf}")
+        if stored is not None:
+            put(state, leaf, stored if stored.ndim else stored.item())
+    return state
 
 
 def _observation(client: ClientId, answer: float | Observation) -> Observation:

@@ -187,7 +187,10 @@ def test_solvers_by_name(solver):
         ({"tau_min": 0.0}, "tau_min must be a finite number above 0, got 0.0"),
         ({"tau_max": -2}, "tau_max must be a finite number above 0, got -2"),
         ({"tau_min": 3.0, "tau_max": 2.0}, "tau_min must not exceed tau_max, got 3.0 > 2.0"),
-        ({"generalization": "fair"}, "generalization must be one of equal, weighted, loss"),
+        (
+            {"generalization": "fair"},
+            "generalization must be one of equal, opportunity, weighted, loss",
+        ),
         ({"solver": "magic"}, "solver must be one of exact, exhaustive, annealing-swap"),
     ],
 )

@@ -56,4 +56,4 @@ def test_without_any_limit_nothing_is_ever_overdue():
 )
 def test_how_many_are_invited(invite, m, n):
     """1.1 x 10 is 11 and not 12, although 1.1 * 10 = 11.000000000000002."""
-    assert RoundPlan(cohort_size=m, invite=invite).n_invited == n
+    assert RoundPlan(cohort_size=m, invite=invite).most_invited == n

@@ -314,6 +314,6 @@ def test_regret_is_that_of_rounds_that_wait_for_everyone(table):
 def test_the_rounds_of_a_scenario():
     assert parse().plan == RoundPlan(cohort_size=3, deadline_s=60.0, lifetime_s=60.0)
     late = parse(round={"kind": "barrier", "invite": 1.5, "quorum": 2}, objective=None).plan
-    assert (late.n_invited, late.quorum, late.expiry_s()) == (5, 2, 120.0)
+    assert (late.most_invited, late.quorum, late.expiry_s()) == (5, 2, 120.0)
     free = parse(round={"kind": "buffered", "buffer": 2, "deadline_s": 9.0}, objective=None).plan
     assert free == BufferPlan(concurrency=3, buffer=2, deadline_s=9.0)

@@ -43,6 +43,11 @@ def scenario():
 
 
 @pytest.fixture(scope="module")
+def played(scenario):
+    return lb.played(scenario, "over-selection", None)
+
+
+@pytest.fixture(scope="module")
 def board(scenario, tmp_path_factory):
     folder = tmp_path_factory.mktemp("board")
     with pytest.MonkeyPatch.context() as patch:
@@ -127,28 +132,39 @@ def test_the_page_and_the_tables_show_it(board):
 
 
 @pytest.mark.slow
-def test_fronts_of_other_weights_or_settings_are_played_again(board, scenario, tmp_path):
+def test_fronts_of_other_weights_or_settings_are_played_again(board, played, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     choices = [(label, alpha) for label in lb.FRONTS for alpha in lb.FRONT_ALPHAS]
     assert [(p["front"], p["alpha"]) for p in points] == choices
     for older in ({"alphas": [1.0]}, {"fronts": {}}, {"seeds": 1}):
-        assert lb.fronts(scenario, tmp_path, seeds=2, jobs=1) == points
+        assert lb.fronts(played, tmp_path, seeds=2, jobs=1) == points
         known = json.loads((tmp_path / "front.json").read_text())
         (tmp_path / "front.json").write_text(json.dumps({**known, **older, "points": points[:3]}))
-    assert lb.fronts(scenario, tmp_path, seeds=2, jobs=1) == points
+    assert lb.fronts(played, tmp_path, seeds=2, jobs=1) == points
 
 
 @pytest.mark.slow
-def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, scenario, tmp_path):
+def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, played, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     for label in ("BSFL lognormal", "genie"):
         name, settings = lb.FRONTS[label]
-        one = with_policies(scenario, {"own": (name, {**settings, "alpha": 3.0})})
+        one = with_policies(played, {"own": (name, {**settings, "alpha": 3.0})})
         results = run_scenario(one, tmp_path / name, jobs=1)
         found = summarise(results).as_json()["policies"]["own"]
         (point,) = [p for p in points if p["front"] == label and p["alpha"] == 3.0]
         assert point["mean_round_s"] == pytest.approx(found["mean_round_s"]["mean"])
         assert point["gini"] == pytest.approx(found["gini"]["mean"])
+
+
+def test_rounds_are_closed_alike_in_worlds_that_nothing_was_chosen_in(scenario):
+    waited = lb.played(scenario, "barrier", "jax")
+    invited = lb.played(scenario, "over-selection", None)
+    assert waited.first_seed == invited.first_seed == lb.FIRST_SEED
+    assert waited.learning.engine == "jax"
+    assert (waited.plan.invite, invited.plan.invite) == (1.0, 1.3)
+    assert (waited.time_s, invited.time_s) == (120.0, 60.0), "its rounds are half as long"
+    with pytest.raises(InvalidInput, match="rounds must be one of"):
+        lb.Leaderboard(rounds="sometimes")
 
 
 def test_the_genie_is_no_competitor_and_sits_out_drift(tmp_path):
@@ -202,7 +218,7 @@ def test_results_without_timing_say_so(scenario, tmp_path):
 
 def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
     fixed = {"random", "weighted", "age"}
-    assert set(lb.CANDIDATES) == set(lb.COMPETITORS) - fixed
+    assert set(lb.CANDIDATES) == set(lb.COMPETITORS) - fixed - {"pace"}, "pace needs no setting"
     for name in fixed:
         assert set(POLICIES.settings(name)) <= {"tau_max"}
     for name, tries in lb.CANDIDATES.items():

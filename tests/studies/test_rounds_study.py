@@ -33,19 +33,17 @@ CONTENT = {
 def test_every_world_is_played_with_every_kind_of_rounds(tmp_path, monkeypatch):
     world = parse_scenario(CONTENT, name="moment", file="moment.toml")
     monkeypatch.setattr(rounds, "find_scenario", lambda _: world)
-    small = {kind: {**table} for kind, table in rounds.KINDS.items()}
+    small = {kind: {**table} for kind, table in rounds.ROUNDS.items()}
     small["no barrier"]["buffer"] = 2
-    monkeypatch.setattr(rounds, "KINDS", small)
+    monkeypatch.setattr(rounds, "ROUNDS", small)
     study = STUDIES.make("rounds", worlds=("moment",))
     findings = study.play(tmp_path, Effort(jobs=1))
     (table,) = findings.tables
-    assert [row[:2] for row in table.rows] == [["moment", kind] for kind in rounds.KINDS]
+    assert [row[:2] for row in table.rows] == [["moment", kind] for kind in rounds.ROUNDS]
     assert table.columns[2:] == list(rounds.POLICIES)
     assert all("±" in cell for row in table.rows for cell in row[2:]), "all reach such a target"
     (plot,) = findings.plots
     (panel,) = plot.panels
     first = findings.numbers["moment, barrier"]["policies"]["random"]["time_to_target_s"]["mean"]
     assert panel.marks[0].height[0] == pytest.approx(first)
-    assert isinstance(
-        study.summary("moment", "no barrier", tmp_path, Effort(jobs=1)).scenario.plan, BufferPlan
-    )
+    assert isinstance(rounds.scenario("moment", "no barrier").plan, BufferPlan)

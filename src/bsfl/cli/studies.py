@@ -52,7 +52,7 @@ def leaderboard(
     scenarios: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Scenarios that train. [the eight of docs/leaderboard.md]",
+            help="Scenarios that train. [the nine of docs/leaderboard.md]",
             autocompletion=scenario_names,
         ),
     ] = None,
@@ -68,18 +68,28 @@ def leaderboard(
     tune: Annotated[
         int, typer.Option(help="Settings that each policy may try; 1: its defaults.", min=1)
     ] = 1,
+    rounds: Annotated[
+        str,
+        typer.Option(
+            help="How rounds close: over-selection (the first m of 1.3 m answers), barrier (the "
+            "last answer) or 'no barrier'."
+        ),
+    ] = "over-selection",
+    engine: Annotated[
+        str | None, typer.Option(help="What trains: jax or fast. [as the scenario says]")
+    ] = None,
     quick: Quick = False,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Let all policies compete in the same scenarios, eight unless you name some, and rank them.
+    """Let all policies compete in the same scenarios, nine unless you name some, and rank them.
 
     Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
     """
     with clear_errors():
         folder = out or ("leaderboard-quick" if quick else "leaderboard")
-        settings: dict[str, Any] = {"tune": tune}
+        settings: dict[str, Any] = {"tune": tune, "rounds": rounds, "engine": engine}
         settings |= {"scenarios": tuple(scenarios)} if scenarios else {}
         settings |= {"policies": tuple(policies)} if policies else {}
         _conduct("leaderboard", settings, folder, backend, seeds=seeds, quick=quick, jobs=jobs)

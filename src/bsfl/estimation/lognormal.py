@@ -105,7 +105,8 @@ def judge(
         return Posterior(nothing, nothing + 1.0, nothing + FIRST_GUESS[1][1] ** 0.5)
     noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
     total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], noise)
-    x = design(state, clients, roster)
+    # without features everyone is the average client, and one row stands for all
+    x = design(state, clients if len(state.centre) else clients[:1], roster)
     inverse = np.linalg.inv(state.gram)
     expected = x @ (inverse @ state.moment)
     own = max(total - noise, 1e-3 * total)

@@ -95,14 +95,13 @@ def turn(context: RoundContext, n_known: int) -> float:
 def served(selected: IntArray, context: RoundContext) -> FloatArray:
     """Return each member's selections over its fair number of them so far.
 
-    The fair number is its part of what all members were given, by the rounds that each was there:
-    cohorts may have had other sizes before, and the fleet too. Who has not been there for a few
-    turns is left out.
+    The fair number is its part of what all members were given, by its opportunities. Who could not
+    be chosen for a few turns is left out.
     """
     roster = context.roster
     everyone = np.arange(len(selected))
     members = everyone if roster is None or roster.members is None else everyone[roster.members]
-    rounds = np.broadcast_to(context.rounds(members), members.shape)
-    fair = rounds * selected[members].sum() / max(rounds.sum(), 1)
-    known = rounds >= FIRST_TURNS * turn(context, len(everyone))
-    return np.asarray(selected[members[known]] / np.maximum(fair[known], 1.0))
+    fair = np.broadcast_to(context.fair(members, len(everyone)), members.shape)
+    known = fair >= FIRST_TURNS
+    given = selected[members].sum() / max(fair.sum(), 1.0)
+    return np.asarray(selected[members[known]] / np.maximum(fair[known] * given, 1.0))

@@ -11,6 +11,7 @@ from bsfl.policies.fedcs import FedCS
 from bsfl.policies.genie import Genie
 from bsfl.policies.luo import Luo
 from bsfl.policies.oort import Oort
+from bsfl.policies.pace import Pace
 from bsfl.policies.pisces import Pisces
 from bsfl.policies.power_of_choice import PowerOfChoice
 from bsfl.policies.rbcs_f import RbcsF
@@ -25,6 +26,7 @@ POLICIES: Registry[type[Policy]] = Registry(
     "policy",
     {
         "bsfl": BSFL,
+        "pace": Pace,
         "cs-ucb": CsUcb,
         "cs-ucb-q": CsUcbQ,
         "random": UniformRandom,
@@ -69,6 +71,7 @@ __all__ = [
     "Genie",
     "Luo",
     "Oort",
+    "Pace",
     "Pisces",
     "Policy",
     "PowerOfChoice",

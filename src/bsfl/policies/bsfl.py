@@ -53,8 +53,9 @@ class BSFL:
             alpha = 0.5 K/m a cohort of clients that were never chosen outweighs half the range of
             speeds.
         beta: Exponent of the generalization term, a natural number.
-        generalization: "equal" (everyone the same share), "weighted" (share by samples x quality),
-            "loss" (share by last loss) or a function, see bsfl.generalization.
+        generalization: "equal" (everyone the same share), "opportunity" (by the rounds in which a
+            client could be chosen), "weighted" (by samples x quality), "loss" (by last loss) or a
+            function, see bsfl.generalization.
         tau_min: Smallest possible latency in seconds; estimated from what is seen when None.
         tau_max: Deadline in seconds; latencies beyond it are cut to it. None: no deadline.
         index: How clients are judged: Means(radius="paper") or Lognormal(quantile=0.9).
@@ -91,8 +92,10 @@ class BSFL:
         check_part("memory", self.memory, Memory, MEMORIES)
         if not isinstance(self.alpha, Aim):
             checks.at_least("alpha", self.alpha, 0.0)
-        elif self.generalization != "equal":
-            raise InvalidInput(f"alpha={self.alpha} is about equal shares: generalization='equal'")
+        elif self.generalization not in ("equal", "opportunity"):
+            raise InvalidInput(
+                f"alpha={self.alpha} is about equal shares, not {self.generalization!r}"
+            )
 
     @property
     def needs(self) -> Needs:

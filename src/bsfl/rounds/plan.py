@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.over_selection import Invite, check_invite, most_invited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class RoundPlan:
     """The numbers of a round.
 
     >>> plan = RoundPlan(cohort_size=10, invite=1.25, deadline_s=60.0)
-    >>> plan.n_invited, plan.due_s(), plan.expiry_s()
+    >>> plan.most_invited, plan.due_s(), plan.expiry_s()
     (13, 60.0, 120.0)
 
     Attributes:
@@ -25,7 +26,8 @@ class RoundPlan:
         deadline_s: Seconds after which a round ends without those who have not answered. None: it
             waits for everybody, or for as long as the caller says.
         quorum: How many must have answered before the deadline ends a round.
-        invite: How many times cohort_size are invited; the first cohort_size answers are kept.
+        invite: How many times cohort_size are invited, or "auto": as many as it takes by the
+            clients' record that enough answer. The first cohort_size answers are kept.
         lifetime_s: Seconds until an invitation expires. Until then whoever has not answered is
             busy. None: twice the deadline.
         longest_s: Seconds after which any answer is overdue, with or without a deadline.
@@ -36,7 +38,7 @@ class RoundPlan:
     cohort_size: int
     deadline_s: float | None = None
     quorum: int = 0
-    invite: float = 1.0
+    invite: Invite = 1.0
     lifetime_s: float | None = None
     longest_s: float = math.inf
     late: Literal["drop", "apply"] = "drop"
@@ -44,7 +46,7 @@ class RoundPlan:
     def __post_init__(self) -> None:
         checks.natural("cohort_size", self.cohort_size)
         checks.one_of("late", self.late, ("drop", "apply"))
-        checks.at_least("invite", self.invite, 1.0)
+        check_invite(self.invite)
         checks.natural("quorum", self.quorum, low=0)
         if self.quorum > self.cohort_size:
             raise InvalidInput(
@@ -59,8 +61,8 @@ class RoundPlan:
             checks.at_least("lifetime_s", self.lifetime_s, self.deadline_s or 0.0)
 
     @property
-    def n_invited(self) -> int:
-        return math.ceil(round(self.invite * self.cohort_size, 6))
+    def most_invited(self) -> int:
+        return most_invited(self.invite, self.cohort_size)
 
     def due_s(self, timeout_s: float | None = None) -> float:
         """Return after how many seconds an answer is overdue, given the caller's own timeout."""

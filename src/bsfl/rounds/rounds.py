@@ -51,9 +51,8 @@ class Rounds(Generic[Token]):
         """
         if not available:
             raise NotEnoughClients("a round needs at least one available client, got none")
-        n_invited = min(self.plan.n_invited, len(available))
         self._round = None
-        self._cohort = self.scheduler.select(available=available, cohort_size=n_invited)
+        self._cohort = self.scheduler.select(available=available, invite=self.plan.invite)
         self._started_at = self.clock.monotonic()
         return list(self._cohort)
 

@@ -208,7 +208,7 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     if scenario.learning:
         numbers += ["train_loss", "test_loss", "test_accuracy", "worst_label_accuracy"]
     plan = scenario.plan
-    n = plan.buffer if isinstance(plan, BufferPlan) else plan.n_invited
+    n = plan.buffer if isinstance(plan, BufferPlan) else plan.most_invited
     n_kept = n if isinstance(plan, BufferPlan) or plan.late == "drop" else 2 * n
     places = [("cohort", "<i4", (n,)), ("kept", "<i4", (n_kept,))]
     return np.dtype([*counts, *((name, "<f8") for name in numbers), *places])

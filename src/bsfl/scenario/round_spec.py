@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from bsfl.over_selection import Invite
 from bsfl.registry import Registry
 from bsfl.rounds import BufferPlan, RoundPlan
 
@@ -12,13 +13,14 @@ class Barrier:
     """A round waits until enough clients have answered, or for its deadline.
 
     Attributes:
-        invite: How many times cohort_size are invited; the first cohort_size answers are kept.
+        invite: How many times cohort_size are invited, or "auto"; the first cohort_size answers are
+            kept.
         deadline_s: Seconds; None: the fleet's tau_max.
         quorum: How many must have answered before the deadline ends a round.
         late: What becomes of later answers: "drop" or "apply", weighted by their staleness.
     """
 
-    invite: float = 1.0
+    invite: Invite = 1.0
     deadline_s: float | None = None
     quorum: int = 0
     late: Literal["drop", "apply"] = "drop"

@@ -234,7 +234,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         objective = _build(Objective, content["objective"]) if "objective" in content else None
         if objective and "time_s" in content:
             raise InvalidInput("regret needs a fixed number of rounds; leave out time_s")
-        if objective and (isinstance(plan, BufferPlan) or plan.n_invited > cohort_size):
+        if objective and (isinstance(plan, BufferPlan) or plan.most_invited > cohort_size):
             raise InvalidInput("regret is that of rounds that wait for all who are invited")
     with at(f"{file} [learning]"):
         learning = _learning(content["learning"]) if "learning" in content else None
@@ -274,7 +274,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
 def _plan(table: Table, cohort_size: int, fleet: FleetSpec) -> RoundPlan | BufferPlan:
     _table(table)
     plan: RoundPlan | BufferPlan = ROUNDS.part(table).plan(cohort_size, fleet.tau_max)
-    n_busy = plan.concurrency if isinstance(plan, BufferPlan) else plan.n_invited
+    n_busy = plan.concurrency if isinstance(plan, BufferPlan) else plan.most_invited
     if n_busy > fleet.n_clients:
         raise InvalidInput(
             f"{n_busy} clients at work are more than the {fleet.n_clients} there are"

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from bsfl.estimation.ledger import Ledger
 from bsfl.fleet import Fleet
 from bsfl.learning.task import Params, Update
 from bsfl.policies.base import Policy, weigher
@@ -59,10 +60,13 @@ def simulate_buffered(
     at_work: list[AtWork] = []
     busy = np.zeros(fleet.n_clients, dtype=bool)
     t, n_idle, n_timeouts = 0, 0, 0
+    ledger = Ledger.of(fleet.n_clients)
     clock_s, applied_s = 0.0, 0.0
 
     def context(t: int, available: IntArray) -> RoundContext:
-        return RoundContext(t=t, available=available, cohort_size=1, roster=roster)
+        return RoundContext(
+            t=t, available=available, cohort_size=1, roster=roster, opportunity=ledger.opportunity
+        )
 
     while buffer.version < rounds and clock_s < time_s:
         world_t = buffer.version + 1
@@ -76,6 +80,7 @@ def simulate_buffered(
             online_s = fleet.online_s(clock_s)
             here = replace(context(t, idle), online_s=None if online_s is None else online_s[idle])
             chosen = policy.select(state, here, stream(seed, "policy", t))
+            ledger.offer(idle, 1)
             policy.observe(state, here, Report.of({}, chosen=chosen))
             (client,) = chosen.tolist()
             latency = float(fleet.latencies(world_t, clock_s)[client])
@@ -100,6 +105,7 @@ def simulate_buffered(
                 answers, updates = training.train(Answers(ended.t, report, ended.base))
                 report, update = answers.report, next(iter(updates), None)
             policy.observe(state, context(ended.t, NOBODY), report)
+            ledger.hear(report)
             if report.outcome[0] == OK:
                 buffer.add((ended.client, update, ended.base), base=ended.version)
             else:

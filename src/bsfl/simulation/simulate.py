@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from bsfl import checks
+from bsfl.estimation.ledger import Ledger
 from bsfl.fleet import Fleet
+from bsfl.over_selection import choose_enough
 from bsfl.policies.base import Policy, weigher
 from bsfl.randomness import stream
-from bsfl.records import FloatArray, RoundContext, RoundRecord
+from bsfl.records import FloatArray, IntArray, RoundContext, RoundRecord
 from bsfl.rounds import BufferPlan, RoundPlan
 from bsfl.simulation.barrier import Stragglers, run_round
 from bsfl.simulation.buffered import simulate_buffered
@@ -55,8 +57,12 @@ def simulate(
     )
     state, roster = policy.init(fleet.n_clients), fleet.roster
     meter = RegretMeter(objective, fleet) if objective else None
-    stragglers = Stragglers(plan)
+    stragglers, ledger = Stragglers(plan), Ledger.of(fleet.n_clients)
     t, clock_s = 0, 0.0
+
+    def choose(context: RoundContext) -> IntArray:
+        return policy.select(state, context, stream(seed, "policy", context.t))
+
     while t < rounds and clock_s < time_s:
         t += 1
         available = stragglers.leave_out(fleet.available(t, clock_s))
@@ -64,12 +70,14 @@ def simulate(
         context = RoundContext(
             t=t,
             available=available,
-            cohort_size=plan.n_invited,
+            cohort_size=plan.cohort_size,
             enough=plan.cohort_size,
             roster=roster,
             online_s=None if online_s is None else online_s[available],
+            opportunity=ledger.opportunity,
         )
-        cohort = policy.select(state, context, stream(seed, "policy", t))
+        context, cohort = choose_enough(choose, context, ledger, plan.invite)
+        ledger.offer(available, plan.cohort_size)
         outcome = run_round(cohort, fleet.latencies(t, clock_s)[cohort], plan)
         answers = Answers(t, outcome.report, training.start() if training else None)
         came = [answers, *stragglers.ended(clock_s + outcome.duration_s, t)]
@@ -80,6 +88,7 @@ def simulate(
         regret = meter.regret(cohort, context) if meter else None
         for one in came:
             policy.observe(state, replace(context, t=one.t), one.report)
+            ledger.hear(one.report)
             if meter:
                 meter.history.book(one.report)
         last = t == rounds or clock_s >= time_s
@@ -87,7 +96,8 @@ def simulate(
             t=t,
             cohort=tuple(cohort.tolist()),
             kept=tuple(k for one in came for k in one.kept.tolist()),
-            cohort_size=plan.cohort_size,
+            cohort_size=context.cohort_size,
+            enough=plan.cohort_size,
             n_available=len(context.available),
             duration_s=outcome.duration_s,
             clock_s=clock_s,

@@ -11,15 +11,10 @@ from bsfl.analysis.summary import Summary, summarise
 from bsfl.analysis.tables import table_of
 from bsfl.report import Findings
 from bsfl.report.plots import Bars, Panel, Plot
-from bsfl.scenario import find_scenario
-from bsfl.studies.study import Effort, with_policies
+from bsfl.scenario import Scenario, find_scenario
+from bsfl.studies.study import ROUNDS, Effort, with_policies
 
 WORLDS = ("phones-iid", "flaky", "phones-week")
-KINDS: dict[str, dict[str, Any]] = {
-    "barrier": {"kind": "barrier"},
-    "1.3 x invited": {"kind": "barrier", "invite": 1.3},
-    "no barrier": {"kind": "buffered", "buffer": 10},
-}
 TAIL = {"kind": "lognormal"}
 POLICIES: dict[str, dict[str, Any]] = {
     "random": {},
@@ -42,11 +37,14 @@ class RoundKinds:
     worlds: tuple[str, ...] = WORLDS
 
     def play(self, folder: Path, effort: Effort) -> Findings:
-        found = {
-            (world, kind): self.summary(world, kind, folder, effort)
-            for world in self.worlds
-            for kind in KINDS
-        }
+        kinds = [(world, kind) for world in self.worlds for kind in ROUNDS]
+        played = effort.run_all(
+            {
+                folder / world / kind.replace(" ", "-"): scenario(world, kind)
+                for world, kind in kinds
+            }
+        )
+        found = dict(zip(kinds, map(summarise, played), strict=True))
         rows = [
             {
                 "world": world,
@@ -69,13 +67,12 @@ class RoundKinds:
         plot = Plot(name="rounds", caption=caption, panels=panels, n_columns=len(panels))
         return Findings(title=title, numbers=numbers, tables=[table_of(title, rows)], plots=[plot])
 
-    def summary(self, world: str, kind: str, folder: Path, effort: Effort) -> Summary:
-        """Play one world with one kind of rounds."""
-        own = POLICIES | (ALONE if KINDS[kind]["kind"] == "buffered" else {})
-        settings = {name: (name, chosen) for name, chosen in own.items()}
-        scenario = with_policies(find_scenario(world), settings, round=KINDS[kind])
-        place = folder / world / kind.replace(" ", "-")
-        return summarise(effort.run(scenario, place))
+
+def scenario(world: str, kind: str) -> Scenario:
+    """Return one world with one kind of rounds."""
+    own = POLICIES | (ALONE if ROUNDS[kind]["kind"] == "buffered" else {})
+    settings = {name: (name, chosen) for name, chosen in own.items()}
+    return with_policies(find_scenario(world), settings, round=ROUNDS[kind])
 
 
 def _cell(summary: Summary, label: str) -> str | Interval:
@@ -83,6 +80,6 @@ def _cell(summary: Summary, label: str) -> str | Interval:
 
 
 def _bars(label: str, world: str, found: dict[tuple[str, str], Summary]) -> Bars:
-    means = [found[world, kind].mean(label, "time_to_target_s") for kind in KINDS]
+    means = [found[world, kind].mean(label, "time_to_target_s") for kind in ROUNDS]
     height = np.nan_to_num(np.array(means))
-    return Bars(label=label, names=list(KINDS), height=height, is_stacked=False)
+    return Bars(label=label, names=list(ROUNDS), height=height, is_stacked=False)

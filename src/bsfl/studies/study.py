@@ -1,6 +1,6 @@
 """What a study is: a question, the runs that answer it, and what they show."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,22 +20,29 @@ from bsfl.scenario import Scenario, parse_scenario
 class Effort:
     """How much is put into a study: worlds (None: as each scenario says) and processes.
 
-    Quick is a small version, for a look. `watch` shows the progress of results while they come.
+    Quick is a small version, for a look. `watch` shows the progress of all results while they come.
     """
 
     seeds: int | None = None
     quick: bool = False
     jobs: int = -1
-    watch: Callable[[Results], AbstractContextManager[None]] = lambda _: nullcontext()
+    watch: Callable[[Sequence[Results]], AbstractContextManager[None]] = lambda _: nullcontext()
 
     def __post_init__(self) -> None:
         optional_module("joblib")  # what is missing shows before anything is begun
 
     def run(self, scenario: Scenario, folder: Path) -> Results:
         """Run what is missing in a folder and return the results."""
-        results = Results(folder, scenario, self.seeds or scenario.seeds)
-        with self.watch(results):
-            return run_scenario(scenario, folder, seeds=results.seeds, jobs=self.jobs)
+        return self.run_all({folder: scenario})[0]
+
+    def run_all(self, scenarios: Mapping[Path, Scenario]) -> list[Results]:
+        """Run what is missing of scenarios, each in its folder, and return the results."""
+        grids = [Results(at, one, self.seeds or one.seeds) for at, one in scenarios.items()]
+        with self.watch(grids):
+            return [
+                run_scenario(one.scenario, one.folder, seeds=one.seeds, jobs=self.jobs)
+                for one in grids
+            ]
 
 
 class Study(Protocol):
@@ -43,6 +50,14 @@ class Study(Protocol):
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         """Return what came out."""
+
+
+ROUNDS: dict[str, dict[str, Any]] = {
+    "barrier": {"kind": "barrier"},
+    "over-selection": {"kind": "barrier", "invite": 1.3},
+    "no barrier": {"kind": "buffered", "buffer": 10},
+}
+"""How rounds may be closed: with the last answer, with the first m of 1.3 m, or never."""
 
 
 def totals(records: Iterable[RoundRecord], n_clients: int) -> tuple[float, IntArray]:

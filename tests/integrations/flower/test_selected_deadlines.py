@@ -159,7 +159,7 @@ def test_over_selected_clients_that_never_answer_time_out_later():
 )
 def test_how_many_are_invited(invite, m, n):
     scheduler = Scheduler(UniformRandom(), cohort_size=m)
-    assert Selected(FedAvg(), scheduler, invite=invite).limits.n_invited == n
+    assert Selected(FedAvg(), scheduler, invite=invite).limits.most_invited == n
 
 
 def test_over_selection_in_a_small_fleet_invites_everybody():

@@ -134,7 +134,9 @@ class Selected(Strategy):
                 loss_key=self._loss_key,
             )
         _LOG.info(
-            "bsfl: %d clients a round, chosen by %s", self.limits.n_invited, self.scheduler.policy
+            "bsfl: %d clients a round, chosen by %s",
+            self.limits.most_invited,
+            self.scheduler.policy,
         )
         hooks = {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
         self._is_running = True

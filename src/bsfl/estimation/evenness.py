@@ -1,0 +1,97 @@
+r"""How much more a client teaches that took part less: an exponent, learned from losses.
+
+A client's training loss is that of the global model on its data as it meets it. Where the model
+knows its regulars by heart, the losses of others are higher: log loss falls with
+x = ln((c + 1) / (e + 1)), c the answers that a client gave and e its fair number of them. The value
+of a client is ((e + 1) / (c + 1))^f with f = -2 x the slope of log loss on x: the squared loss that
+it is expected to have.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl.records import FloatArray
+
+POWER = 2.0
+"""Value is read as this power of the loss."""
+EVEN = 3.0
+"""f where no losses are told, or none that fall as the model learns."""
+PRIOR, PRIOR_SQUARES = 0.3, 20.0
+"""f before losses have told it, and the sum of squares that this is worth.
+
+Without it a small f early on would keep to the same clients, whose x no longer differ.
+"""
+HIGHEST = 5.0
+"""Largest f: equal numbers of rounds for all, but for the last per cent."""
+FORGET, RATE = 0.98, 0.1
+"""What a round leaves of the sums before it, and how fast the trends follow."""
+N_FIRST = 20
+"""Losses that tell what they began with."""
+SURE = 4.0
+"""Standard errors by which losses must have fallen to be believed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LossTrend:
+    """The regression of log loss on participation x.
+
+    Attributes:
+        t: Round of the last losses.
+        squares, products: Sums of squares of x, and of products of x and log loss: deviations from
+            the means of a cohort, and of these means from the trends.
+        x, loss: The trends.
+        first, n_first: Mean log loss of the first clients that told it, and how many they were.
+        spread, weight: Squared deviations of log losses from the trend, and how many they are.
+    """
+
+    t: int = 0
+    squares: float = 0.0
+    products: float = 0.0
+    x: float = 0.0
+    loss: float = 0.0
+    first: float = 0.0
+    n_first: int = 0
+    spread: float = 0.0
+    weight: float = 0.0
+
+
+def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
+    """Take in the losses of clients that answered in round t; NaN: not told."""
+    told = np.isfinite(loss) & (loss > 0)
+    if not told.any():
+        return
+    x, y, n = x[told], np.log(loss[told]), int(np.count_nonzero(told))
+    mean_x, mean_y = float(x.mean()), float(y.mean())
+    if trend.n_first == 0:
+        trend.x, trend.loss = mean_x, mean_y
+    if trend.n_first < N_FIRST:
+        trend.n_first += n
+        trend.first += (mean_y - trend.first) * n / trend.n_first
+    if t > trend.t:
+        for name in ("squares", "products", "spread", "weight"):
+            setattr(trend, name, FORGET * getattr(trend, name))
+        trend.t = t
+    dx, dy, step_x, step_y = x - mean_x, y - mean_y, mean_x - trend.x, mean_y - trend.loss
+    trend.squares += float(dx @ dx) + n * step_x**2
+    trend.products += float(dx @ dy) + n * step_x * step_y
+    trend.spread += float(dy @ dy) + n * step_y**2
+    trend.weight += n
+    trend.x += RATE * step_x
+    trend.loss += RATE * step_y
+
+
+def exponent(trend: LossTrend) -> float:
+    """Return f."""
+    if not losses_fall(trend):
+        return EVEN
+    products = PRIOR * PRIOR_SQUARES - POWER * trend.products
+    return float(np.clip(products / (trend.squares + PRIOR_SQUARES), 0.0, HIGHEST))
+
+
+def losses_fall(trend: LossTrend) -> bool:
+    """Return whether losses have fallen by more than chance, so that they tell what is known."""
+    if trend.n_first < N_FIRST:
+        return False
+    noise = trend.spread / trend.weight
+    return trend.first - trend.loss > SURE * float(np.sqrt(noise / trend.n_first))

@@ -1,0 +1,85 @@
+"""How many to invite, so that enough of them answer."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.estimation.ledger import Ledger
+from bsfl.records import IntArray, RoundContext
+
+Invite = float | Literal["auto"]
+"""How many times enough are invited; "auto": by how reliable clients have been."""
+LEAST, MOST = 1.2, 2.0
+"""Limits of "auto": a round ends with its m-th answer, and the slowest few take most of it."""
+CONFIDENCE = NormalDist().inv_cdf(0.95)
+TRIES = 3
+"""How often a cohort that turns out more or less reliable than the last one is chosen again."""
+
+
+def check_invite(invite: Invite) -> None:
+    """Check that a value says how many to invite."""
+    if invite != "auto":
+        checks.at_least('invite (a number, or "auto")', invite, 1.0)
+
+
+def most_invited(invite: Invite, enough: int) -> int:
+    """Return how many are invited at most when so many answers are enough.
+
+    >>> most_invited(1.25, 10), most_invited("auto", 10)
+    (13, 20)
+    """
+    return math.ceil(round((MOST if invite == "auto" else invite) * enough, 6))
+
+
+def n_to_invite(enough: int, chance: float) -> int:
+    r"""Return the least n of whom `enough` answer with 95 % confidence, each with some chance.
+
+    n s >= m + 1.64 sqrt(n s (1 - s)), within the limits of "auto".
+
+    >>> [n_to_invite(25, chance) for chance in (0.95, 0.9, 0.8)]
+    [30, 31, 37]
+    """
+    doubt = CONFIDENCE * math.sqrt(chance * (1.0 - chance))
+    root = (doubt + math.sqrt(doubt**2 + 4.0 * chance * enough)) / (2.0 * chance)
+    least, most = math.ceil(round(LEAST * enough, 6)), most_invited("auto", enough)
+    return min(max(math.ceil(root**2 - 1e-9), least), most)
+
+
+def choose_enough(
+    choose: Callable[[RoundContext], IntArray],
+    context: RoundContext,
+    ledger: Ledger,
+    invite: Invite | None,
+) -> tuple[RoundContext, IntArray]:
+    """Return a cohort of whom enough will answer, and the round in which so many are chosen.
+
+    Args:
+        choose: Returns the cohort of a round; pure.
+        context: The round, `enough` of whose answers end it.
+        ledger: How reliable clients have been. It keeps what this cohort's chance is, from which
+            the next search starts.
+        invite: How many times enough are invited; None: as many as the round says.
+    """
+    enough = context.quota
+    if invite is not None:
+        chance = ledger.last_chance
+        n = n_to_invite(enough, chance) if invite == "auto" else most_invited(invite, enough)
+        context = replace(context, cohort_size=n, enough=enough)
+    cohort = choose(context)
+    if invite != "auto" or len(cohort) == 0:
+        return context, cohort
+    for _ in range(TRIES):
+        ledger.last_chance = float(np.mean(ledger.chance(cohort)))
+        n = n_to_invite(enough, ledger.last_chance)
+        if context.cohort_size - 1 <= n <= context.cohort_size:  # one too many does no harm
+            break
+        if len(cohort) == len(context.available) < n:
+            break
+        context = replace(context, cohort_size=n)
+        cohort = choose(context)
+    return context, cohort

@@ -1,0 +1,159 @@
+"""Pace: the cohort that teaches most per second."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bsfl import checks
+from bsfl.estimation import evenness, lognormal
+from bsfl.estimation.averages import Selections, believed_latency
+from bsfl.estimation.memory import Lasting, LastingState
+from bsfl.policies.base import top_m
+from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
+from bsfl.solvers import solve_exact
+
+QUANTILE, OPTIMISM = 0.9, 0.5
+"""A client is judged by this quantile of its latency, less deviations of what is not known."""
+FADE = 0.99
+"""What a round leaves of the value and of the seconds before it."""
+RATE = 0.1
+"""How much of a round enters the usual participation."""
+HEARD = 0.1
+"""Part of its fair number of rounds in which a client is heard, so that its losses are known."""
+MEMORY = Lasting()
+
+
+@dataclass(slots=True, kw_only=True)
+class PaceState(Selections):
+    """What Pace has learned beside c_k.
+
+    Attributes:
+        t, round_s: The latest round that was reported, and how long it has lasted.
+        gain, time_s: Value that answers brought, and the seconds it took; old rounds fade.
+        usual: Mean ln((c_k + 1) / (e_k + 1)) of those who answer; value is counted from there.
+        slowest_s: Largest latency seen; 0 before the first.
+        memory, population: Logarithms of latencies, of each client and of the fleet.
+        trend: How losses depend on participation.
+    """
+
+    t: int = 0
+    round_s: float = 0.0
+    gain: float = 0.0
+    time_s: float = 0.0
+    usual: float = 0.0
+    slowest_s: float = 0.0
+    memory: LastingState
+    population: lognormal.Population
+    trend: evenness.LossTrend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    r"""Choose the cohort that teaches most per second; nothing has to be set.
+
+    It maximises sum_S v_k - lambda max_S tau_k, where lambda is the value per second so far, tau_k
+    how long client k may take, and v_k = ((e_k + 1) / (c_k + 1))^f what it may teach: c_k counts
+    its answers, e_k its fair number of them by the rounds in which it could be chosen. f is learned
+    from the losses that clients report, see bsfl.estimation.evenness.
+
+    Attributes:
+        evenness: f, if it shall not be learned: 0 for speed alone, 1 for equal time for everyone,
+            more for more even numbers of rounds.
+        least_share: Part of its fair number of rounds that every client is given, whatever it
+            costs: 0.8 for 80 %.
+        tau_max: Deadline in seconds; latencies beyond it are cut to it. None: no deadline.
+    """
+
+    example: ClassVar = {"least_share": 0.5}
+
+    evenness: float | None = None
+    least_share: float = 0.0
+    tau_max: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.evenness is not None:
+            checks.between("evenness", self.evenness, 0.0, evenness.HIGHEST)
+        checks.between("least_share", self.least_share, 0.0, 1.0)
+        if self.tau_max is not None:
+            checks.positive("tau_max", self.tau_max)
+
+    def init(self, n_clients: int) -> PaceState:
+        return PaceState.of(
+            n_clients,
+            memory=MEMORY.init(n_clients),
+            population=lognormal.Population(),
+            trend=evenness.LossTrend(),
+        )
+
+    def select(self, state: PaceState, context: RoundContext, rng: Rng) -> IntArray:
+        available, n = context.available, context.cohort_size
+        if len(available) <= n:
+            return available
+        fair = context.fair(available, len(state.selected))
+        served = state.served(available)
+        usual = np.exp(state.usual)
+        value = (usual * (fair + 1.0) / (served + 1.0)) ** self.exponent(state)
+        if not state.gain:  # no answer yet, so a second has no price
+            return available[top_m(value, n, rng)]
+        seconds = self.seconds(state, context)
+        price = state.gain / state.time_s
+        longest = price * seconds.max()  # what the longest wait costs
+        # a whole cohort of unheard clients is worth the longest wait, a single one is not
+        value += np.clip(HEARD * fair - served, 0.0, 1.0) * (longest / context.quota)
+        if self.least_share:
+            owed = np.maximum(self.least_share * fair - served, 0.0)
+            value += owed * (n * value.max() + longest)
+        value *= 1.0 + 1e-9 * rng.random(len(value))  # ties at random
+        return available[solve_exact(-seconds, value, n, alpha=context.quota / price)]
+
+    def observe(self, state: PaceState, context: RoundContext, report: Report) -> None:
+        latency = believed_latency(report, self.tau_max)
+        state.slowest_s = float(max(state.slowest_s, latency[latency < np.inf].max(initial=0.0)))
+        latency[np.isinf(latency)] = self.tau_max or state.slowest_s or np.nan
+        state.book(report)
+        known = ~np.isnan(latency)
+        clients, values = report.clients[known], np.log(latency[known])
+        stats = MEMORY.recall(state.memory, clients, context.t)
+        lognormal.learn(state.population, clients, values, stats, context.roster)
+        MEMORY.add(state.memory, clients, context.t, values)
+        kept = report.outcome == OK
+        who = report.clients[kept]
+        fair = context.fair(who, len(state.selected))
+        x = np.log(np.maximum(state.served(who), 1) / (fair + 1.0))  # this answer is counted
+        evenness.learn(state.trend, x, report.loss[kept], context.t)
+        if len(who):
+            part = RATE * min(1.0, len(who) / context.quota) if state.gain else 1.0
+            state.usual += part * float(x.mean() - state.usual)
+        gain = float(np.exp(self.exponent(state) * (state.usual - x)).sum())
+        self._learn_price(state, context, gain, latency[known & (report.outcome != LATE)])
+
+    def exponent(self, state: PaceState) -> float:
+        """Return f."""
+        return evenness.exponent(state.trend) if self.evenness is None else self.evenness
+
+    def seconds(self, state: PaceState, context: RoundContext) -> FloatArray:
+        """Return tau_k of the available clients: how long each may take, at best."""
+        clients = context.available
+        stats = MEMORY.recall(state.memory, clients, context.t)
+        posterior = lognormal.judge(state.population, clients, stats, context.roster)
+        seconds = np.exp(posterior.quantile(QUANTILE) - OPTIMISM * np.sqrt(posterior.variance))
+        silent = (stats.answers == 0) & (pick(state.selected, clients) > 0)
+        seconds[silent] = self.tau_max or state.slowest_s
+        return seconds if self.tau_max is None else np.minimum(seconds, self.tau_max)
+
+    def _learn_price(
+        self, state: PaceState, context: RoundContext, gain: float, waited: FloatArray
+    ) -> None:
+        """Take in the value of answers, and the seconds waited for a round's slowest."""
+        if context.t > state.t:
+            state.gain *= FADE
+            state.time_s *= FADE
+            state.t, state.round_s = context.t, 0.0
+        state.gain += gain
+        if context.cohort_size == 1:
+            state.time_s += float(waited.sum())
+        elif context.t == state.t:  # who answers an older round did not make it longer
+            longest = float(max(state.round_s, waited.max(initial=0.0)))
+            state.time_s += longest - state.round_s
+            state.round_s = longest

@@ -1,0 +1,48 @@
+"""The exponent of value: found where it is known, and left alone where nothing tells it."""
+
+import numpy as np
+import pytest
+
+from bsfl.estimation.evenness import EVEN, HIGHEST, POWER, PRIOR, LossTrend, exponent, learn
+
+
+def trained(slope, rounds=200, noise=0.3, fall=50.0, seed=0, one_by_one=False):
+    rng, trend = np.random.default_rng(seed), LossTrend()
+    for t in range(1, rounds + 1):
+        x = rng.normal(size=10)
+        y = 1.0 - t / fall - slope * x + noise * rng.normal(size=10)
+        for part in np.arange(10).reshape((10, 1) if one_by_one else (1, 10)):
+            learn(trend, x[part], np.exp(y[part]), t)
+    return trend
+
+
+@pytest.mark.parametrize("slope", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_the_slope_of_losses_is_found(slope, one_by_one):
+    trend = trained(slope, one_by_one=one_by_one)
+    assert exponent(trend) == pytest.approx(POWER * slope, abs=0.1)
+
+
+def test_it_stays_within_limits():
+    assert exponent(trained(-1.0)) == 0.0
+    assert exponent(trained(3.0, fall=20.0)) == HIGHEST
+
+
+def test_losses_that_do_not_fall_are_not_believed():
+    assert exponent(LossTrend()) == EVEN
+    assert exponent(trained(0.0, fall=np.inf, noise=1.0)) == EVEN
+    assert exponent(trained(0.0, fall=-100.0)) == EVEN, "they rise"
+    assert exponent(trained(0.0)) < 0.1, "they fall, and participation makes no difference"
+
+
+def test_clients_that_took_part_alike_tell_nothing():
+    trend, rng = LossTrend(), np.random.default_rng(0)
+    for t in range(1, 100):
+        learn(trend, np.zeros(5), np.exp(1 - t / 20 + 0.1 * rng.normal(size=5)), t)
+    assert exponent(trend) == pytest.approx(PRIOR)
+
+
+def test_losses_that_are_none_are_passed_over():
+    trend = LossTrend()
+    learn(trend, np.zeros(4), np.array([np.nan, np.inf, 0.0, -1.0]), 1)
+    assert trend == LossTrend()

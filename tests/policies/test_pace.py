@@ -1,0 +1,212 @@
+"""Pace: its objective by brute force, what it learns, and what it promises without any setting."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from policy_rounds import context, report
+
+from bsfl import BSFL, Lognormal, Observation, Pace, Scheduler, UniformRandom
+from bsfl.errors import InvalidInput
+from bsfl.estimation import evenness
+from bsfl.fairness import gini
+from bsfl.records import Report, Roster, RoundContext
+
+DELAYS = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0])
+
+
+def learned(policy, n_clients=8, rounds=12, seed=0):
+    """Return a state after rounds of random cohorts, and the opportunities there were."""
+    rng, state = np.random.default_rng(seed), policy.init(n_clients)
+    for t in range(1, rounds + 1):
+        cohort = np.sort(rng.choice(n_clients, 3, replace=False))
+        seconds = np.exp(0.4 * cohort + 0.2 * rng.normal(size=3))
+        policy.observe(
+            state, context(t, 3, n_clients), report(dict(zip(cohort, seconds, strict=True)))
+        )
+    return state
+
+
+def test_the_cohort_is_the_best_of_all_by_value_less_the_price_of_its_time():
+    for seed in range(20):
+        policy = Pace(evenness=1.0)
+        state = learned(policy, seed=seed)
+        here = context(13, 3, 8)
+        fair = 13 * 3 / 8
+        value = np.exp(state.usual) * (fair + 1) / (state.selected + 1)
+        seconds, price = policy.seconds(state, here), state.gain / state.time_s
+        unheard = np.clip(0.1 * fair - state.selected, 0, 1)
+        value += unheard * price * seconds.max() / 3
+
+        cohorts = np.array(list(combinations(range(8), 3)))
+        worth = value[cohorts].sum(axis=1) - price * seconds[cohorts].max(axis=1)
+        chosen = policy.select(state, here, np.random.default_rng(seed))
+        own = value[chosen].sum() - price * seconds[chosen].max()
+        assert own == pytest.approx(worth.max(), rel=1e-6)
+
+
+def test_the_price_of_a_second_is_what_seconds_have_brought():
+    policy = Pace(evenness=0.0)  # every answer is worth 1
+    state = policy.init(4)
+    policy.observe(state, context(1, 2, 4), report({0: 2.0, 1: 5.0}))
+    assert (state.gain, state.time_s) == (2.0, 5.0), "a round lasts as long as its slowest"
+    policy.observe(state, context(2, 2, 4), report({2: 3.0}, chosen=[2, 3]))
+    policy.observe(state, context(2, 2, 4), report({3: 4.0}, chosen=[]))
+    assert state.gain == pytest.approx(2.0 * 0.99 + 2.0)
+    assert state.time_s == pytest.approx(5.0 * 0.99 + 4.0), "reports may come one by one"
+
+
+def test_who_comes_late_makes_no_round_longer_and_brings_nothing():
+    policy = Pace(evenness=0.0)
+    state = policy.init(4)
+    policy.observe(state, context(1, 3, 4), report({0: 2.0}, chosen=[0, 1, 2]))
+    policy.observe(state, context(1, 3, 4), report({1: 9.0}, chosen=[], outcome="late"))
+    policy.observe(state, context(2, 3, 4), report({3: 1.0}, chosen=[3]))
+    policy.observe(state, context(1, 3, 4), report({2: 30.0}, chosen=[], outcome="timeout"))
+    assert (state.gain, state.time_s) == (1 * 0.99 + 1, 2.0 * 0.99 + 1.0)
+    assert state.memory.mean[1] == pytest.approx(np.log(9.0)), "but its latency is learned"
+
+
+def test_without_a_barrier_a_client_costs_its_own_seconds():
+    policy = Pace(evenness=0.0)
+    state = policy.init(4)
+    for t in (1, 2):
+        policy.observe(state, context(t, 1, 4), report({}, chosen=[t]))
+    policy.observe(state, context(2, 1, 4), report({2: 3.0}, chosen=[]))
+    policy.observe(state, context(1, 1, 4), report({1: 8.0}, chosen=[]))
+    assert state.time_s == pytest.approx(0.99 * 0.0 + 3.0 + 8.0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"evenness": 3.0}])
+def test_a_cold_start_knows_nobody_and_chooses_at_random(settings):
+    policy = Pace(**settings)
+    first = {
+        tuple(policy.select(policy.init(9), context(1, 3, 9), np.random.default_rng(seed)))
+        for seed in range(30)
+    }
+    assert len(first) > 15
+
+
+def test_features_tell_who_is_fast_before_it_is_met():
+    policy, rng = Pace(evenness=0.0), np.random.default_rng(0)
+    features = np.arange(40.0).reshape(-1, 1) / 10
+    roster = Roster(n_members=40, features=features)
+    state = policy.init(40)
+    for t in range(1, 11):
+        met = rng.choice(20, 4, replace=False) * 2  # nobody with an odd number
+        here = RoundContext(t=t, available=np.arange(40), cohort_size=4, roster=roster)
+        policy.observe(state, here, report({k: float(np.exp(features[k, 0])) for k in met}))
+    here = RoundContext(t=11, available=np.arange(1, 40, 2), cohort_size=4, roster=roster)
+    assert policy.select(state, here, rng).max() <= 11
+
+
+def small_fleet(policy, seed):
+    """Return mean round and the slowest client's part of its fair number of rounds."""
+    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=2, seed=seed)
+    total, chosen = 0.0, np.zeros(6)
+    for _ in range(20):
+        cohort = scheduler.select(available=range(6))
+        latency = DELAYS[cohort] * np.exp(0.05 * rng.normal(size=2))
+        scheduler.observe(dict(zip(cohort, latency, strict=True)))
+        total += latency.max()
+        chosen[cohort] += 1
+    return total / 20, chosen[-1] / (20 * 2 / 6)
+
+
+def test_in_a_short_run_it_is_much_faster_than_random_and_leaves_nobody_out():
+    own = np.mean([small_fleet(Pace(), seed) for seed in range(20)], axis=0)
+    random = np.mean([small_fleet(UniformRandom(), seed) for seed in range(20)], axis=0)
+    assert own[0] <= 0.65 * random[0]
+    assert own[1] >= 0.4
+
+
+def test_more_evenness_is_more_even_and_slower():
+    played = [rounds_with_losses(lambda *_: None, policy=Pace(evenness=f)) for f in (0.3, 1, 3, 5)]
+    seconds, ginis = np.array([(mean_s, uneven) for _, mean_s, uneven in played]).T
+    assert (np.diff(seconds) > 0).all()
+    assert (np.diff(ginis) < 0).all()
+
+
+def test_a_client_that_was_away_is_not_chosen_more_than_usual():
+    usual, after = 0.0, 0.0
+    for seed in range(10):
+        rng, scheduler = np.random.default_rng(seed), Scheduler(cohort_size=3, seed=seed)
+        delays = np.sort(np.exp(rng.normal(1.0, 0.8, 30)))
+        chosen = []
+        for t in range(440):
+            away = 300 <= t < 400
+            cohort = scheduler.select(available=range(29 if away else 30))
+            scheduler.observe({k: delays[k] * np.exp(0.1 * rng.normal()) for k in cohort})
+            chosen.append(29 in cohort)
+        usual += np.mean(chosen[100:300]) * 40
+        after += np.sum(chosen[400:])
+    assert after <= 1.5 * usual
+
+
+def test_a_floor_holds_and_ends_where_a_client_cannot_be_reached():
+    scheduler = Scheduler(Pace(evenness=0.0, least_share=0.6), cohort_size=4, seed=1)
+    for t in range(300):
+        cohort = scheduler.select(available=[k for k in range(20) if k != 19 or t % 10 == 0])
+        scheduler.observe({k: 1.0 + k for k in cohort})
+    fair = 300 * 4 / 20
+    selected = scheduler.state.selected
+    assert selected[:19].min() >= 0.6 * fair - 2
+    assert selected[19] <= 0.6 * fair / 10 + 2, "it was there in every tenth round"
+    free = Scheduler(Pace(evenness=0.0), cohort_size=4, seed=1)
+    for _ in range(300):
+        free.observe({k: 1.0 + k for k in free.select(available=range(20))})
+    assert free.state.selected.min() < 0.2 * fair, "the floor does it"
+
+
+def rounds_with_losses(loss_of, rounds=300, n=40, seed=0, policy=None):
+    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=4, seed=seed)
+    delays, count, seconds = np.exp(rng.normal(1.0, 0.7, n)), np.zeros(n), 0.0
+    for t in range(rounds):
+        cohort = scheduler.select(available=range(n))
+        latency = {k: float(delays[k] * np.exp(0.2 * rng.normal())) for k in cohort}
+        seconds += max(latency.values())
+        scheduler.observe(
+            {k: Observation(latency=latency[k], loss=loss_of(t, count[k], rng)) for k in cohort}
+        )
+        count[cohort] += 1
+    return scheduler, seconds / rounds, gini(count)
+
+
+def test_evenness_rises_where_the_model_knows_its_regulars_by_heart():
+    def memorised(t, count, rng):
+        return float(2.0 * np.exp(-t / 200) * (count + 1) ** -0.5 * np.exp(0.3 * rng.normal()))
+
+    def alike(t, count, rng):
+        return float(2.0 * np.exp(-t / 200) * np.exp(0.3 * rng.normal()))
+
+    (one, _, even), (other, _, uneven) = rounds_with_losses(memorised), rounds_with_losses(alike)
+    assert one.policy.exponent(one.state) > 0.5
+    assert other.policy.exponent(other.state) < 0.2
+    assert even < uneven
+
+
+@pytest.mark.parametrize("loss", ["none", "noise"])
+def test_where_losses_say_nothing_it_is_no_worse_than_bsfl_made_even(loss):
+    def noise(t, count, rng):
+        return float(np.exp(rng.normal())) if loss == "noise" else None
+
+    own = np.array([rounds_with_losses(noise, seed=seed)[1:] for seed in range(5)])
+    bsfl = BSFL(alpha=10.0, index=Lognormal())
+    other = np.array([rounds_with_losses(noise, seed=seed, policy=bsfl)[1:] for seed in range(5)])
+    assert own[:, 0].mean() <= other[:, 0].mean(), "mean round"
+    assert own[:, 1].mean() <= 0.2, "Gini; random selection has 0.1 after so many rounds"
+
+
+def test_bad_settings_are_refused():
+    for settings in ({"evenness": -1.0}, {"evenness": 6.0}, {"least_share": 1.1}, {"tau_max": 0}):
+        with pytest.raises(InvalidInput, match=next(iter(settings))):
+            Pace(**settings)
+
+
+def test_only_failures_so_far_is_no_fault():
+    policy = Pace()
+    state = policy.init(5)
+    gone = {k: Observation(outcome="failed") for k in (0, 1)}
+    policy.observe(state, context(1, 2, 5), Report.of(gone, chosen=[0, 1]))
+    assert len(policy.select(state, context(2, 2, 5), np.random.default_rng(0))) == 2
+    assert evenness.exponent(state.trend) == evenness.EVEN

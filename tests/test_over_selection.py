@@ -1,0 +1,81 @@
+"""How many to invite: the number that makes enough answers likely, found by the clients' record."""
+
+import numpy as np
+import pytest
+
+from bsfl import BSFL, Observation, Scheduler
+from bsfl.errors import InvalidInput
+from bsfl.over_selection import most_invited, n_to_invite
+
+
+@pytest.mark.parametrize("chance", [0.7, 0.8, 0.9, 0.95])
+def test_enough_answer_in_19_of_20_rounds(chance):
+    rng, n = np.random.default_rng(0), n_to_invite(40, chance)
+    enough = np.mean(rng.binomial(n, chance, 20_000) >= 40)
+    assert enough > 0.93
+    if n > 48:  # not the least number of all
+        assert np.mean(rng.binomial(n - 3, chance, 20_000) >= 40) < 0.95
+
+
+def test_limits():
+    assert n_to_invite(10, 1.0) == 12
+    assert n_to_invite(10, 0.1) == 20
+    assert most_invited(1.0, 7) == 7
+    assert most_invited(1.3, 10) == 13
+
+
+def play(scheduler, lost, rounds=80, n=60):
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        cohort = scheduler.select(available=range(n))
+        scheduler.observe(
+            {
+                k: Observation(latency=9.0, outcome="timeout") if rng.random() < lost(k) else 1.0
+                for k in cohort
+            }
+        )
+    return scheduler
+
+
+def test_the_less_reliable_clients_are_the_more_are_invited():
+    sizes = [
+        play(Scheduler(cohort_size=10, invite="auto"), lambda _, p=p: p).last_round.cohort_size
+        for p in (0.0, 0.2, 0.4)
+    ]
+    assert sizes[0] == 12
+    assert sizes[0] < sizes[1] < sizes[2] <= 20
+
+
+def test_a_cohort_of_unreliable_clients_is_larger():
+    scheduler = play(Scheduler(cohort_size=10, invite="auto"), lambda k: 0.5 if k < 30 else 0.0)
+    bad = scheduler.select(available=range(30))
+    good = scheduler.select(available=range(30, 60))
+    assert len(bad) > len(good) + 3
+
+
+def test_how_many_answers_are_enough_stands_in_the_record(tmp_path):
+    scheduler = Scheduler(BSFL(), cohort_size=4, invite=1.5)
+    assert len(scheduler.select(available=range(20))) == 6
+    assert (scheduler.last_round.cohort_size, scheduler.last_round.enough) == (6, 4)
+    assert len(scheduler.select(invite=1.0)) == 4
+    assert len(scheduler.select(cohort_size=9)) == 9
+    assert (scheduler.last_round.cohort_size, scheduler.last_round.enough) == (9, 4)
+    scheduler.save(tmp_path / "state")
+    again = Scheduler.load(tmp_path / "state")
+    assert again.invite == 1.5
+    assert again.last_round == scheduler.last_round
+
+
+def test_a_saved_scheduler_goes_on_with_the_same_numbers(tmp_path):
+    one = play(Scheduler(cohort_size=10, invite="auto"), lambda k: 0.3)
+    one.save(tmp_path / "state")
+    other = Scheduler.load(tmp_path / "state")
+    assert play(one, lambda k: 0.3, 5).last_round == play(other, lambda k: 0.3, 5).last_round
+
+
+@pytest.mark.parametrize("invite", [0.9, "often", float("nan"), True])
+def test_a_bad_number_is_refused(invite):
+    with pytest.raises(InvalidInput, match="invite"):
+        Scheduler(cohort_size=4, invite=invite)
+    with pytest.raises(InvalidInput, match="invite"):
+        Scheduler(cohort_size=4).select(available=range(9), invite=invite)

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from bsfl import checks
+from bsfl.errors import InvalidInput
 from bsfl.estimation.ledger import Ledger
 from bsfl.records import IntArray, RoundContext
 
@@ -21,10 +22,12 @@ TRIES = 3
 """How often a cohort that turns out more or less reliable than the last one is chosen again."""
 
 
-def check_invite(invite: Invite) -> None:
+def check_invite(invite: Any) -> None:
     """Check that a value says how many to invite."""
+    if isinstance(invite, str) and invite != "auto":
+        raise InvalidInput(f'invite must be a number of at least 1 or "auto", got {invite!r}')
     if invite != "auto":
-        checks.at_least('invite (a number, or "auto")', invite, 1.0)
+        checks.at_least("invite", invite, 1.0)
 
 
 def most_invited(invite: Invite, enough: int) -> int:

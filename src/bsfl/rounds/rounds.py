@@ -52,7 +52,10 @@ class Rounds(Generic[Token]):
         if not available:
             raise NotEnoughClients("a round needs at least one available client, got none")
         self._round = None
-        self._cohort = self.scheduler.select(available=available, invite=self.plan.invite)
+        all_of_few = len(available) if len(available) < self.plan.cohort_size else None
+        self._cohort = self.scheduler.select(
+            available=available, cohort_size=all_of_few, invite=self.plan.invite
+        )
         self._started_at = self.clock.monotonic()
         return list(self._cohort)
 

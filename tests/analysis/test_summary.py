@@ -41,17 +41,20 @@ def test_more_is_better_where_a_metric_says_so():
     assert made.ranked() == ["b", "a"]
 
 
+FIRST = "study: a is first to 80.0% after 10 s"
+
+
 @pytest.mark.parametrize(
     ("times", "verdict"),
     [
         # ratios of b to a: 1.5, 1.6, 1.4 (interval 1.25 to 1.75); of c: 1.3, 0.9, 1.1
         (
             {"a": [10, 10, 10], "b": [15, 16, 14], "c": [13, 9, 11]},
-            "study: a is first; not told apart from it: c.",
+            f"{FIRST}; not told apart from it: c.",
         ),
-        ({"a": [10, 10, 10], "b": [15, 16, 14]}, "study: a is first beyond chance."),
-        ({"a": [10], "b": [12.7], "c": [12.9]}, "study: a is first; not told apart from it: b."),
-        ({"a": [10], "b": [np.inf]}, "study: a is first, by more than equals differ in one world."),
+        ({"a": [10, 10, 10], "b": [15, 16, 14]}, f"{FIRST}, beyond chance."),
+        ({"a": [10], "b": [12.7], "c": [12.9]}, f"{FIRST}; not told apart from it: b."),
+        ({"a": [10], "b": [np.inf]}, f"{FIRST}, by more than equals differ in one world."),
         (
             {"a": [np.inf, 3], "b": [9, np.inf]},
             "study: too short to tell, nobody reached the target in every world.",
@@ -60,6 +63,12 @@ def test_more_is_better_where_a_metric_says_so():
 )
 def test_ties_are_called_ties(times, verdict):
     assert summary(**times).verdict() == verdict
+
+
+def test_the_verdict_says_how_much_faster_the_first_is():
+    made = summary(a=[10, 10, 10], random=[20, 21, 19])
+    made.policies["a"]["target_speed_up"] = np.array([2.0, 2.1, 1.9])
+    assert made.verdict() == f"{FIRST}, 2.00 ± 0.25 times as fast as random, beyond chance."
 
 
 def test_rows_are_one_per_policy_and_world():

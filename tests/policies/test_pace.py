@@ -35,7 +35,7 @@ def test_the_cohort_is_the_best_of_all_by_value_less_the_price_of_its_time():
         fair = 13 * 3 / 8
         value = np.exp(state.usual) * (fair + 1) / (state.selected + 1)
         seconds, price = policy.seconds(state, here), state.gain / state.time_s
-        unheard = np.clip(0.1 * fair - state.selected, 0, 1)
+        unheard = np.clip(2 * (0.1 * fair - state.selected) - 1, 0, 1)
         value += unheard * price * seconds.max() / 3
 
         cohorts = np.array(list(combinations(range(8), 3)))

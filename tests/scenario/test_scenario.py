@@ -293,7 +293,7 @@ def test_a_policy_of_the_users_own_is_found_beside_the_file(tmp_path):
         ({"kind": "buffered", "buffer": 4}, "buffer must not exceed the concurrency of 3, got 4"),
         ({"kind": "buffered", "concurrency": 13}, "13 clients at work are more than the 12"),
         ({"kind": "bufferd"}, "unknown round 'bufferd'; did you mean 'buffered'?"),
-        ({"invite": 1.3}, "round needs a kind, one of barrier, buffered"),
+        ({"kind": 3}, "unknown round 3"),
         (1.3, "expected a table, got 1.3"),
     ],
 )

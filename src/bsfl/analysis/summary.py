@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.metrics import METRICS, RANKING, Played
+from bsfl.analysis.metrics import BASELINES, METRICS, RANKING, Played
 from bsfl.analysis.statistics import Interval, interval, seeds_in_words
 from bsfl.analysis.target import Target, find_target
 from bsfl.policies import POLICIES
@@ -80,9 +80,15 @@ class Summary:
             found = interval(ratio) if np.isfinite(ratio).all() else None
             if found and (found.mean < ONE_WORLD if self.seeds == 1 else found.low <= 1.0):
                 tied.append(label)
-        beyond = " beyond chance" if self.seeds > 1 else ", by more than equals differ in one world"
+        beyond = (
+            ", beyond chance" if self.seeds > 1 else ", by more than equals differ in one world"
+        )
         rest = f"; not told apart from it: {', '.join(tied)}" if tied else beyond
-        return f"{name}: {first} is first{rest}."
+        named = {policy: label for label, (policy, _) in self.scenario.policies.items()}
+        baseline = next((named[policy] for policy in BASELINES if policy in named), first)
+        faster = None if baseline == first else self.interval(first, "target_speed_up")
+        gain = f", {faster.text('.2f')} times as fast as {baseline}" if faster else ""
+        return f"{name}: {first} is first to {self.target} after {own.mean():,.0f} s{gain}{rest}."
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per policy and world, for a data frame."""

@@ -100,7 +100,7 @@ class Pace:
         price = state.gain / state.time_s
         longest = price * seconds.max()  # what the longest wait costs
         # a whole cohort of unheard clients is worth the longest wait, a single one is not
-        value += np.clip(HEARD * fair - served, 0.0, 1.0) * (longest / context.quota)
+        value += np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0) * (longest / context.quota)
         if self.least_share:
             owed = np.maximum(self.least_share * fair - served, 0.0)
             value += owed * (n * value.max() + longest)

@@ -273,7 +273,8 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
 
 def _plan(table: Table, cohort_size: int, fleet: FleetSpec) -> RoundPlan | BufferPlan:
     _table(table)
-    plan: RoundPlan | BufferPlan = ROUNDS.part(table).plan(cohort_size, fleet.tau_max)
+    part = ROUNDS.part({"kind": "barrier", **table})
+    plan: RoundPlan | BufferPlan = part.plan(cohort_size, fleet.tau_max)
     n_busy = plan.concurrency if isinstance(plan, BufferPlan) else plan.most_invited
     if n_busy > fleet.n_clients:
         raise InvalidInput(

@@ -1,5 +1,6 @@
 """Pace: its objective by brute force, what it learns, and what it promises without any setting."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -65,6 +66,16 @@ def test_who_comes_late_makes_no_round_longer_and_brings_nothing():
     policy.observe(state, context(1, 3, 4), report({2: 30.0}, chosen=[], outcome="timeout"))
     assert (state.gain, state.time_s) == (1 * 0.99 + 1, 2.0 * 0.99 + 1.0)
     assert state.memory.mean[1] == pytest.approx(np.log(9.0)), "but its latency is learned"
+
+
+def test_a_lost_answer_makes_a_client_slow_only_where_it_is_waited_for():
+    policy, lost = Pace(), report({0: 30.0}, chosen=[0, 1], outcome="timeout")
+    waited, spared = policy.init(4), policy.init(4)
+    policy.observe(waited, context(1, 2, 4), lost)
+    policy.observe(spared, replace(context(1, 2, 4), enough=1), lost)
+    assert waited.memory.observed.tolist() == [1, 0, 0, 0]
+    assert spared.memory.observed.tolist() == [0, 0, 0, 0]
+    assert policy.seconds(spared, context(2, 2, 4))[0] == 30.0, "until it has answered once"
 
 
 def test_without_a_barrier_a_client_costs_its_own_seconds():
@@ -201,6 +212,15 @@ def test_bad_settings_are_refused():
     for settings in ({"evenness": -1.0}, {"evenness": 6.0}, {"least_share": 1.1}, {"tau_max": 0}):
         with pytest.raises(InvalidInput, match=next(iter(settings))):
             Pace(**settings)
+
+
+def test_it_goes_on_where_nobody_has_answered_for_a_very_long_time():
+    policy = Pace()
+    state = policy.init(9)
+    policy.observe(state, context(1, 2, 9), report({0: 2.0, 1: 3.0}))
+    for t in range(2, 80_000):
+        policy._learn_price(state, context(t, 2, 9), 0.0, np.array([9.0]))
+    assert len(policy.select(state, context(t + 1, 2, 9), np.random.default_rng(0))) == 2
 
 
 def test_only_failures_so_far_is_no_fault():

@@ -21,6 +21,8 @@ RATE = 0.1
 """How much of a round enters the usual participation."""
 HEARD = 0.1
 """Part of its fair number of rounds in which a client is heard, so that its losses are known."""
+CHEAPEST = 1e-100
+"""Lowest price of a second, where nobody has answered for ever so long."""
 MEMORY = Lasting()
 
 
@@ -97,7 +99,7 @@ class Pace:
         if not state.gain:  # no answer yet, so a second has no price
             return available[top_m(value, n, rng)]
         seconds = self.seconds(state, context)
-        price = state.gain / state.time_s
+        price = max(state.gain / state.time_s, CHEAPEST)
         longest = price * seconds.max()  # what the longest wait costs
         # a whole cohort of unheard clients is worth the longest wait, a single one is not
         value += np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0) * (longest / context.quota)
@@ -113,7 +115,9 @@ class Pace:
         latency[np.isinf(latency)] = self.tau_max or state.slowest_s or np.nan
         state.book(report)
         known = ~np.isnan(latency)
-        clients, values = report.clients[known], np.log(latency[known])
+        # whose answer is lost costs no second where others stand in for it
+        heard = known & (report.answered | (context.quota == context.cohort_size))
+        clients, values = report.clients[heard], np.log(latency[heard])
         stats = MEMORY.recall(state.memory, clients, context.t)
         lognormal.learn(state.population, clients, values, stats, context.roster)
         MEMORY.add(state.memory, clients, context.t, values)

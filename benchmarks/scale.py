@@ -2,9 +2,10 @@
 
     python benchmarks/scale.py [--json] [--quick]
 
-For every K: bytes per client, seconds of a warm select and observe (m = 100), of save and load,
-and how long save(wait=False) stops the caller, as a ratio to a selection. Then the exponent x of
-the growth K^x of select + observe from 1e4 on (limit 1.05), fitted over interleaved medians.
+For every K: bytes per client, seconds of a warm select and observe of Pace, the default (m = 100),
+the same as a ratio to BSFL's in turn up to a million (limit 2), of save and load, and how long
+save(wait=False) stops the caller, as a ratio to a selection. Then the exponent x of the growth K^x
+of select + observe from 1e4 on (limit 1.05), fitted over medians.
 """
 
 import argparse
@@ -21,7 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine
 
-from bsfl import BSFL, Scheduler
+from bsfl import BSFL, Pace, Scheduler
+from bsfl.policies import Policy
 
 COHORT, ROUNDS, SAVES = 100, 9, 7
 SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)
@@ -33,30 +35,45 @@ def seconds(call):
     return time.perf_counter() - start, result
 
 
-def fleet(n_clients: int) -> Scheduler:
+def latency_s(client: int) -> float:
+    """Return how long a client takes, always."""
+    return 1.0 + client * 2654435761 % 2**32 / 2**28
+
+
+def fleet(policy: Policy, n_clients: int) -> Scheduler:
     """Return a scheduler that has met everyone, as after many rounds."""
-    scheduler = Scheduler(BSFL(alpha=0.5 * n_clients / COHORT, tau_max=60.0), cohort_size=COHORT)
+    scheduler = Scheduler(policy, cohort_size=COHORT)
     scheduler.join(range(n_clients))
-    scheduler.observe(dict.fromkeys(scheduler.select(), 5.0))
-    rng, state = np.random.default_rng(0), scheduler._state
-    state.selected[:] = state.memory.observed[:] = rng.integers(1, 20, n_clients)
-    state.memory.mean[:] = 1.0 / rng.lognormal(2.0, 0.6, n_clients)
+    for _ in range(3):
+        one_round(scheduler)
+    state, latency = scheduler._state, latency_s(np.arange(n_clients))
+    state.selected[:] = state.memory.observed[:] = 1 + np.arange(n_clients) % 3
+    state.memory.mean[:] = np.log(latency) if isinstance(policy, Pace) else 1.0 / latency
     return scheduler
 
 
 def one_round(scheduler: Scheduler) -> tuple[float, float]:
     select_s, cohort = seconds(scheduler.select)
-    answers = {k: 1.0 + k % 17 for k in cohort}
+    answers = {k: latency_s(k) for k in cohort}
     observe_s, _ = seconds(lambda: scheduler.observe(answers))
     return select_s, observe_s
 
 
+def over_bsfl(scheduler: Scheduler, n_clients: int) -> float:
+    """Return how long a round takes, in turn with one of BSFL."""
+    bsfl = fleet(BSFL(alpha=0.5 * n_clients / COHORT, tau_max=60.0), n_clients)
+    one_round(bsfl)
+    pairs = [(sum(one_round(scheduler)), sum(one_round(bsfl))) for _ in range(ROUNDS)]
+    return statistics.median(own / other for own, other in pairs)
+
+
 def measure(n_clients: int, folder: Path) -> dict:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    join_s, scheduler = seconds(lambda: fleet(n_clients))
+    join_s, scheduler = seconds(lambda: fleet(Pace(tau_max=60.0), n_clients))
     one_round(scheduler)
     rounds = [one_round(scheduler) for _ in range(ROUNDS)]
     select_s = statistics.median(s for s, _ in rounds)
+    observe_s = statistics.median(o for _, o in rounds)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     path = folder / "scale.bsfl"
     stops = []
@@ -73,7 +90,8 @@ def measure(n_clients: int, folder: Path) -> dict:
         "peak_bytes_per_client": 1024 * memory / n_clients,
         "file_bytes_per_client": size / n_clients,
         "select_s": select_s,
-        "observe_s": statistics.median(o for _, o in rounds),
+        "observe_s": observe_s,
+        "over_bsfl": over_bsfl(scheduler, n_clients) if n_clients <= 10**6 else np.nan,
         "save_s": save_s,
         "save_stops_s": statistics.median(stops),
         "save_stop_over_select": statistics.median(stops) / select_s,

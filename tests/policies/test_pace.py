@@ -218,9 +218,8 @@ def test_it_goes_on_where_nobody_has_answered_for_a_very_long_time():
     policy = Pace()
     state = policy.init(9)
     policy.observe(state, context(1, 2, 9), report({0: 2.0, 1: 3.0}))
-    for t in range(2, 80_000):
-        policy._learn_price(state, context(t, 2, 9), 0.0, np.array([9.0]))
-    assert len(policy.select(state, context(t + 1, 2, 9), np.random.default_rng(0))) == 2
+    state.gain = 5e-324  # what is left of it after some 70,000 rounds
+    assert len(policy.select(state, context(9, 2, 9), np.random.default_rng(0))) == 2
 
 
 def test_only_failures_so_far_is_no_fault():

@@ -95,7 +95,7 @@ def test_order_is_right_when_values_are_too_close_for_the_integer_keys(spacing):
     steps = np.random.default_rng(0).integers(1, 1000, 3 * exact.CHUNK_SIZE)
     u = 1.0 + spacing * steps
     u[7] = 0.5
-    fallen, g = exact._fastest_first(u, np.arange(len(u)) * 1.0, np.ones(len(u), dtype=bool))
+    fallen, g = exact._fastest_first(u, np.arange(len(u)) * 1.0)
     assert np.all(fallen[:-1] >= fallen[1:])
     assert np.array_equal(u[g.astype(int)], fallen)
     assert sorted(g) == list(range(len(u)))

@@ -94,19 +94,21 @@ class Pace:
             return available
         fair = context.fair(available, len(state.selected))
         served = state.served(available)
-        usual = np.exp(state.usual)
-        value = (usual * (fair + 1.0) / (served + 1.0)) ** self.exponent(state)
+        value = np.log((fair + 1.0) / (served + 1.0))
+        value = np.exp(self.exponent(state) * (value + state.usual))
         if not state.gain:  # no answer yet, so a second has no price
             return available[top_m(value, n, rng)]
         seconds = self.seconds(state, context)
         price = max(state.gain / state.time_s, CHEAPEST)
         longest = price * seconds.max()  # what the longest wait costs
-        # a whole cohort of unheard clients is worth the longest wait, a single one is not
-        value += np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0) * (longest / context.quota)
+        if 2.0 * HEARD * np.max(fair) > 1.0:
+            # a whole cohort of unheard clients is worth the longest wait, a single one is not
+            unheard = np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0)
+            value += unheard * (longest / context.quota)
         if self.least_share:
             owed = np.maximum(self.least_share * fair - served, 0.0)
             value += owed * (n * value.max() + longest)
-        value *= 1.0 + 1e-9 * rng.random(len(value))  # ties at random
+        value += 1e-9 * value.max() * rng.random(len(value), dtype=np.float32)  # ties at random
         return available[solve_exact(-seconds, value, n, alpha=context.quota / price)]
 
     def observe(self, state: PaceState, context: RoundContext, report: Report) -> None:
@@ -141,10 +143,14 @@ class Pace:
         clients = context.available
         stats = MEMORY.recall(state.memory, clients, context.t)
         posterior = lognormal.judge(state.population, clients, stats, context.roster)
-        seconds = np.exp(posterior.quantile(QUANTILE) - OPTIMISM * np.sqrt(posterior.variance))
-        silent = (stats.answers == 0) & (pick(state.selected, clients) > 0)
-        seconds[silent] = self.tau_max or state.slowest_s
-        return seconds if self.tau_max is None else np.minimum(seconds, self.tau_max)
+        seconds = posterior.quantile(QUANTILE)
+        seconds -= OPTIMISM * np.sqrt(posterior.variance)
+        np.exp(seconds, out=seconds)
+        unmet = stats.answers == 0
+        if unmet.any():
+            silent = unmet & (pick(state.selected, clients) > 0)
+            seconds[silent] = self.tau_max or state.slowest_s
+        return seconds if self.tau_max is None else np.minimum(seconds, self.tau_max, out=seconds)
 
     def _learn_price(
         self, state: PaceState, context: RoundContext, gain: float, waited: FloatArray

@@ -9,7 +9,7 @@ the proofs).
 
 import numpy as np
 
-from bsfl.records import BoolArray, FloatArray, IntArray
+from bsfl.records import FloatArray, IntArray
 from bsfl.solvers.problem import check_problem
 
 SAMPLE_SIZE = 4096
@@ -23,14 +23,33 @@ def solve_exact(u: FloatArray, g: FloatArray, m: int, alpha: float) -> IntArray:
 
     Sorting all K clients would dominate, so the sweep runs in two stages: first over the fastest
     ~2 sqrt(K m) only, then over those of the rest whose g exceeds the smallest of the m largest
-    met, because nobody else can enter. The answer is exact whatever the first stage's guess.
+    met, because nobody else can enter, and who are not so slow that even the m largest g of all
+    could not make up for it. The answer is exact whatever the first stage's guess.
     """
     u, g = check_problem(u, g, m, alpha)
     pace = _first_pace(u, m)
     fast = u >= pace
-    sweep = _Sweep(*_fastest_first(u, g, fast), m=m, alpha=alpha)
-    sweep.extend(*_fastest_first(u, g, (g > sweep.top[0]) & ~fast))
+    first = _without_surplus(u, g, np.flatnonzero(fast), pace, m)
+    sweep = _Sweep(*_fastest_first(u[first], g[first]), m=m, alpha=alpha)
+    rest = np.flatnonzero((g > sweep.top[0]) & ~fast)
+    rest = rest[u[rest] > sweep.slowest_of_use(g[rest])]
+    sweep.extend(*_fastest_first(u[rest], g[rest]))
     return _largest(g, np.flatnonzero(u >= sweep.best_pace), m)
+
+
+def _without_surplus(
+    u: FloatArray, g: FloatArray, clients: IntArray, pace: float, m: int
+) -> IntArray:
+    """Return clients without those that no cohort needs: of many just at the pace, all but m.
+
+    Strangers are often equally fast.
+    """
+    tied = u[clients] == pace
+    if np.count_nonzero(tied) <= CHUNK_SIZE + m:
+        return clients
+    equals = clients[tied]
+    best = equals[np.argpartition(g[equals], -m)[-m:]]
+    return np.concatenate([clients[~tied], best])
 
 
 def _largest(g: FloatArray, clients: IntArray, m: int) -> IntArray:
@@ -55,9 +74,8 @@ def _first_pace(u: FloatArray, m: int) -> float:
     return float(pace)
 
 
-def _fastest_first(u: FloatArray, g: FloatArray, who: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return u and g of the marked clients by falling u."""
-    u, g = u[who], g[who]
+def _fastest_first(u: FloatArray, g: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return u and g by falling u."""
     order = _nearly_falling_order(u) if len(u) > CHUNK_SIZE else np.argsort(-u)
     fallen = u.take(order)
     if not np.all(fallen[:-1] >= fallen[1:]):
@@ -107,6 +125,13 @@ class _Sweep:
         self.best_pace = u[m - 1]
         self.best_value = u[m - 1] + self.scale * self.top.sum()
         self.extend(u[m:], g[m:])
+
+    def slowest_of_use(self, g: FloatArray) -> float:
+        """Return a pace at which no cohort can beat the best, if these g are all that is left."""
+        m = len(self.top)
+        known = np.concatenate([self.top, g])
+        largest = np.partition(known, -m)[-m:].sum()
+        return float(self.best_value - self.scale * largest)
 
     def extend(self, u: FloatArray, g: FloatArray) -> None:
         """Meet more clients by falling u, all slower than those before."""

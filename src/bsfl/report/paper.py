@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bsfl.report.plots import PAPER, Bars, Heat, Line, Look, Mark, Panel, Plot, Points, Rule
+from bsfl.report.plots import GREY, PAPER, Bars, Heat, Line, Look, Mark, Panel, Plot, Points, Rule
 
 PANEL_INCHES = 5.5, 4.2
 LEGEND_COLUMNS = 6
@@ -126,6 +126,7 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
             top = top + mark.height
         else:
             at = places + width * (i - (len(bars) - 1) / 2)
-            axes.bar_label(axes.bar(at, mark.height, width, **look), fmt="%.0f", fontsize=9)
+            drawn = axes.bar(at, mark.height, width, yerr=mark.half, ecolor=GREY, **look)
+            axes.bar_label(drawn, [f"{h:,.0f}" if h else "–" for h in mark.height], fontsize=9)
     names = [] if is_stacked else [name.replace("-", "-\n") for name in bars[0].names]
     axes.set_xticks(places[: len(names)], names)

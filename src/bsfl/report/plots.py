@@ -71,11 +71,15 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """One bar at each name; bars of one panel are stacked, or stand beside each other."""
+    """One bar at each name; bars of one panel are stacked, or stand beside each other.
+
+    `half` is half the height of error bars.
+    """
 
     label: str
     names: Sequence[str]
     height: Numbers
+    half: FloatArray | None = None
     is_stacked: bool = True
 
 

@@ -85,7 +85,9 @@ def _traces(mark: Mark, look: Look) -> list[Any]:
                 own["error_y"] = {"array": np.nan_to_num(mark.half), "thickness": 1, "width": 0}
             return [go.Scatter(mode="markers", **own, **common)]
         case Bars():
-            return [go.Bar(x=list(mark.names), y=mark.height, marker_color=look.colour, **common)]
+            error = None if mark.half is None else {"array": mark.half}
+            own = {"x": list(mark.names), "y": mark.height, "marker_color": look.colour}
+            return [go.Bar(**own, error_y=error, **common)]
         case Heat():
             own = {"colorscale": "Viridis", "zmin": 0, "zmax": 3, "colorbar": {"title": name}}
             return [go.Heatmap(x=list(mark.names), y=mark.y, z=mark.value, **own)]

@@ -63,7 +63,9 @@ class RoundKinds:
             )
             for world in self.worlds
         ]
-        caption = "Lower is better; no bar: not every world reached the target."
+        caption = (
+            "Lower is better, with 95 % intervals. No bar: not every world reached the target."
+        )
         plot = Plot(name="rounds", caption=caption, panels=panels, n_columns=len(panels))
         return Findings(title=title, numbers=numbers, tables=[table_of(title, rows)], plots=[plot])
 
@@ -80,6 +82,7 @@ def _cell(summary: Summary, label: str) -> str | Interval:
 
 
 def _bars(label: str, world: str, found: dict[tuple[str, str], Summary]) -> Bars:
-    means = [found[world, kind].mean(label, "time_to_target_s") for kind in ROUNDS]
-    height = np.nan_to_num(np.array(means))
-    return Bars(label=label, names=list(ROUNDS), height=height, is_stacked=False)
+    own = [found[world, kind].interval(label, "time_to_target_s") for kind in ROUNDS]
+    height = np.array([one.mean if one else 0.0 for one in own])
+    half = np.array([(one.high - one.low) / 2 if one else 0.0 for one in own])
+    return Bars(label=label, names=list(ROUNDS), height=height, half=half, is_stacked=False)

@@ -17,6 +17,7 @@ from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
 from bsfl.integrations.flower.identity import Directory, Identity, check_identity
 from bsfl.integrations.flower.replies import Latency, Stopwatch, check_latency
+from bsfl.over_selection import Invite
 from bsfl.requirements import LOSS, needs_of
 from bsfl.rounds import SYSTEM, Clock, Rounds
 from bsfl.scheduler import Scheduler
@@ -61,7 +62,7 @@ class Selected(Strategy):
         latency: Latency = "round-trip",
         deadline_s: float | None = None,
         quorum: int | None = None,
-        invite: float = 1.0,
+        invite: Invite | None = None,
         lifetime_s: float | None = None,
         min_clients: int | None = None,
         wait_s: float = 300.0,
@@ -82,7 +83,8 @@ class Selected(Strategy):
             deadline_s: Seconds after which a round ends without those who have not answered. None:
                 the policy's tau_max if it has one, else no deadline but that of `start`.
             quorum: How many must have answered before the deadline ends a round. None: nobody must.
-            invite: How many times cohort_size are invited; the first cohort_size answers are kept.
+            invite: How many times cohort_size are invited, or "auto"; the first cohort_size answers
+                are kept. None: the scheduler's own.
             lifetime_s: Seconds until a message expires. Until then a client that has not answered
                 is busy and is not invited again. None: twice the deadline.
             min_clients: How many clients must be connected before a round starts. None: as many as
@@ -105,7 +107,7 @@ class Selected(Strategy):
             cohort_size=m,
             deadline_s=tau_max if deadline_s is None else deadline_s,
             quorum=0 if quorum is None else quorum,
-            invite=invite,
+            invite=scheduler.invite if invite is None else invite,
             lifetime_s=lifetime_s,
             min_clients=max(m, min_nodes) if min_clients is None else min_clients,
             min_free=min(max(getattr(strategy, "min_train_nodes", 1), 1), m),
@@ -134,7 +136,7 @@ class Selected(Strategy):
                 loss_key=self._loss_key,
             )
         _LOG.info(
-            "bsfl: %d clients a round, chosen by %s",
+            "bsfl: up to %d clients a round, chosen by %s",
             self.limits.most_invited,
             self.scheduler.policy,
         )

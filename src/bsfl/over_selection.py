@@ -15,7 +15,7 @@ from bsfl.records import IntArray, RoundContext
 
 Invite = float | Literal["auto"]
 """How many times enough are invited; "auto": by how reliable clients have been."""
-LEAST, MOST = 1.2, 2.0
+LEAST, MOST = 1.3, 2.0
 """Limits of "auto": a round ends with its m-th answer, and the slowest few take most of it."""
 CONFIDENCE = NormalDist().inv_cdf(0.95)
 TRIES = 3
@@ -45,7 +45,7 @@ def n_to_invite(enough: int, chance: float) -> int:
     n s >= m + 1.64 sqrt(n s (1 - s)), within the limits of "auto".
 
     >>> [n_to_invite(25, chance) for chance in (0.95, 0.9, 0.8)]
-    [30, 31, 37]
+    [33, 33, 37]
     """
     doubt = CONFIDENCE * math.sqrt(chance * (1.0 - chance))
     root = (doubt + math.sqrt(doubt**2 + 4.0 * chance * enough)) / (2.0 * chance)

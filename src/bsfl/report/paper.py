@@ -126,7 +126,10 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
             top = top + mark.height
         else:
             at = places + width * (i - (len(bars) - 1) / 2)
-            drawn = axes.bar(at, mark.height, width, yerr=mark.half, ecolor=GREY, **look)
-            axes.bar_label(drawn, [f"{h:,.0f}" if h else "–" for h in mark.height], fontsize=9)
+            axes.bar(at, mark.height, width, yerr=mark.half, ecolor=GREY, **look)
+            for x, height in zip(at.tolist(), mark.height.tolist(), strict=True):
+                number = f" {height:,.0f}" if height >= 100 else f" {height:.3g}"
+                text, ink = (number, "white") if height else (" missed", GREY)
+                axes.text(x, 0, text, color=ink, rotation=90, ha="center", va="bottom", fontsize=9)
     names = [] if is_stacked else [name.replace("-", "-\n") for name in bars[0].names]
     axes.set_xticks(places[: len(names)], names)

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 
 import numpy as np
 
-from bsfl import BSFL, Scheduler, UniformRandom
+from bsfl import Pace, Scheduler, UniformRandom
 from bsfl.rounds import RoundPlan, Rounds
 
 TRUTH = np.array([2.0, -1.0, 0.5])
@@ -53,7 +53,7 @@ def play_round(
 def main(n_rounds: int = 40) -> None:
     """Train under both policies and print how long each one took."""
     plan = RoundPlan(cohort_size=4, invite=1.25, deadline_s=10.0)
-    for name, policy in (("bsfl", BSFL(alpha=2.0)), ("random", UniformRandom())):
+    for name, policy in (("pace", Pace()), ("random", UniformRandom())):
         devices = {f"device-{k}": Device(k, 0.01 if k < 6 else 0.1) for k in range(12)}
         devices["device-5"].is_broken = True
         clients = {client: device.train for client, device in devices.items()}

@@ -63,7 +63,7 @@ def example(load_example):
 def test_it_runs_in_real_threads(example, capsys):
     example.main(n_rounds=15)
     printed = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in printed] == ["bsfl", "random"]
+    assert [line.partition(":")[0] for line in printed] == ["pace", "random"]
     for line in printed:
         weights = np.array(line.partition("[")[2].rstrip("]").split(), dtype=float)
         assert np.abs(weights - example.TRUTH).max() < 0.2, "it learned, whoever trained"

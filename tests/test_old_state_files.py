@@ -83,3 +83,20 @@ def test_a_file_of_a_later_schema_is_refused(tmp_path):
     statefile.write(tmp_path / "s", {**header, "schema": SCHEMA + 1}, arrays)
     with pytest.raises(NewerFormat, match=f"schema {SCHEMA + 1}, this bsfl reads up to {SCHEMA}"):
         Scheduler.load(tmp_path / "s")
+
+
+def test_who_had_left_before_chances_were_counted_is_owed_nothing_for_it(tmp_path):
+    scheduler = Scheduler(cohort_size=2, seed=0)
+    scheduler.join("abcdefgh"[i] for i in range(8))
+    for t in range(40):
+        if t == 10:
+            scheduler.leave(["h"])
+        scheduler.observe(dict.fromkeys(scheduler.select(), 1.0))
+    scheduler.save(tmp_path / "new")
+    header, arrays = statefile.read(tmp_path / "new")
+    old = {n: a for n, a in arrays.items() if not n.startswith("ledger/") and n != "sizes"}
+    del header["invite"]
+    statefile.write(tmp_path / "old", {**header, "schema": 2}, old)
+    found = Scheduler.load(tmp_path / "old")._ledger.opportunity
+    assert found[7] == pytest.approx(10 * 2 / 7)
+    assert found[0] == pytest.approx(40 * 2 / 7)

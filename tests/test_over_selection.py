@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Observation, Scheduler
+from bsfl import BSFL, Observation, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput
 from bsfl.over_selection import most_invited, n_to_invite
 
@@ -71,6 +71,41 @@ def test_a_saved_scheduler_goes_on_with_the_same_numbers(tmp_path):
     one.save(tmp_path / "state")
     other = Scheduler.load(tmp_path / "state")
     assert play(one, lambda k: 0.3, 5).last_round == play(other, lambda k: 0.3, 5).last_round
+
+
+def test_answers_belong_to_the_size_of_their_round(tmp_path):
+    scheduler = Scheduler(cohort_size=4, seed=0)
+    first = scheduler.select(available=range(20))
+    scheduler.select(available=[k for k in range(20) if k not in first], cohort_size=1)
+    scheduler.save(tmp_path / "state")
+    for one in (scheduler, Scheduler.load(tmp_path / "state")):
+        one.observe(dict.fromkeys(first, 10.0))
+        assert one.state.time_s == pytest.approx(10.0), "a round of four that was overtaken"
+
+
+def test_one_round_may_want_more_answers():
+    scheduler = Scheduler(cohort_size=4)
+    assert len(scheduler.select(available=range(40), cohort_size=8, invite=1.5)) == 12
+    assert scheduler.last_round.enough == 8
+
+
+class Refuses(UniformRandom):
+    """Chooses once, and refuses to choose again."""
+
+    def select(self, state, context, rng):
+        if context.cohort_size > 14:
+            raise InvalidInput("no")
+        return super().select(state, context, rng)
+
+
+def test_a_refused_round_leaves_everything_as_it_was():
+    scheduler = Scheduler(Refuses(), cohort_size=10, invite="auto")
+    cohort = scheduler.select(available=range(30))
+    scheduler.observe({k: Observation(outcome="failed") for k in cohort})
+    before = scheduler._ledger.last_chance, scheduler._n_state, len(scheduler.clients)
+    with pytest.raises(InvalidInput, match="no"):
+        scheduler.select(available=range(50))
+    assert (scheduler._ledger.last_chance, scheduler._n_state, len(scheduler.clients)) == before
 
 
 @pytest.mark.parametrize("invite", [0.9, "often", float("nan"), True])

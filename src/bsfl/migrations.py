@@ -77,12 +77,14 @@ def _parts(saved: Header, flags: Header, memory: Header) -> Header:
 
 def chances_by_rounds(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     """Schema 2 to 3: chances were not counted; everyone is taken to have had its part of rounds."""
-    since = arrays["clients/since"][: header["n_state"]]
-    rounds = np.maximum(header["t"] + 1 - since, 0)
-    n_members = max(int(np.count_nonzero(arrays["clients/member"])), 1)
+    member, since, left = (arrays[f"clients/{name}"] for name in ("member", "since", "left"))
+    rounds = np.maximum(np.where(member, header["t"] + 1, left) - since, 0)[: header["n_state"]]
+    n_members = max(int(np.count_nonzero(member)), 1)
     share = min(1.0, header["cohort_size"] / n_members)
-    header = {**header, "invite": 1.0, "enough": header.get("n_wanted")}
-    return header, {**arrays, "ledger/opportunity": rounds * share}
+    header = {**header, "invite": 1.0}
+    n_wanted = header.get("n_wanted") or header["cohort_size"]
+    sizes = np.array([[header["t"], n_wanted, min(n_wanted, header["cohort_size"])]])
+    return header, {**arrays, "ledger/opportunity": rounds * share, "sizes": sizes}
 
 
 STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {

@@ -68,21 +68,21 @@ def choose_enough(
             the next search starts.
         invite: How many times enough are invited; None: as many as the round says.
     """
-    enough = context.quota
+    enough, chance = context.quota, ledger.last_chance
     if invite is not None:
-        chance = ledger.last_chance
         n = n_to_invite(enough, chance) if invite == "auto" else most_invited(invite, enough)
         context = replace(context, cohort_size=n, enough=enough)
     cohort = choose(context)
     if invite != "auto" or len(cohort) == 0:
         return context, cohort
     for _ in range(TRIES):
-        ledger.last_chance = float(np.mean(ledger.chance(cohort)))
-        n = n_to_invite(enough, ledger.last_chance)
+        chance = float(np.mean(ledger.chance(cohort)))
+        n = n_to_invite(enough, chance)
         if context.cohort_size - 1 <= n <= context.cohort_size:  # one too many does no harm
             break
         if len(cohort) == len(context.available) < n:
             break
         context = replace(context, cohort_size=n)
         cohort = choose(context)
+    ledger.last_chance = chance  # now that nothing can be refused any more
     return context, cohort

@@ -17,10 +17,11 @@ from bsfl.estimation.ledger import Ledger
 from bsfl.migrations import SCHEMA, migrated
 from bsfl.over_selection import Invite, check_invite, choose_enough
 from bsfl.policies import Pace, Policy
+from bsfl.policies.base import checked_cohort
 from bsfl.randomness import stream
 from bsfl.records import NOBODY, IntArray, Observation, Report, Roster, RoundContext, RoundRecord
 from bsfl.saved_policy import described, policy_of
-from bsfl.state import State, leaves, put, take_over
+from bsfl.state import State, leaves, restored, take_over
 
 
 class Scheduler:
@@ -70,10 +71,9 @@ class Scheduler:
         self._ledger = Ledger.of(0)
         self._n_state = 0
         self._waiting: dict[int, list[int]] = {}  # by client: rounds not answered, oldest first
+        self._sizes: dict[int, tuple[int, int]] = {}  # by round: how many were asked, are enough
         self._roster: Roster | None = None  # the fleet as it was when the last cohort was chosen
         self._unbooked: IntArray = NOBODY  # the last cohort, until its selection is in the state
-
-    # --- the fleet ------------------------------------------------------------------------------
 
     @property
     def clients(self) -> list[ClientId]:
@@ -127,8 +127,6 @@ class Scheduler:
         """Take clients out of the fleet. What was learned is kept for their return."""
         self._clients.leave(clients, t=self.t + 1)
 
-    # --- the round ------------------------------------------------------------------------------
-
     def select(
         self,
         available: Iterable[ClientId] | None = None,
@@ -155,16 +153,19 @@ class Scheduler:
             invite = self.invite
         if invite is not None:
             check_invite(invite)
+        enough = m if cohort_size is not None and invite is not None else min(m, self.cohort_size)
         joined = None if available is None else self._clients.locate(available, t=t, n_needed=m)
+        before = self._state, self._ledger, self._n_state
         try:
             self._clients.require(m)
             if len(self._unbooked):
                 self._report(self.t, {})
             self._grow_state()
             where = joined.where if joined else self._clients.members()
-            context = self._context(t, where, m)
+            context = self._context(t, where, m, enough)
             context, cohort = choose_enough(self._choose, context, self._ledger, invite)
         except Exception:
+            self._state, self._ledger, self._n_state = before
             if joined:
                 self._clients.undo(joined)
             raise
@@ -172,6 +173,7 @@ class Scheduler:
         self._ledger.offer(where, context.quota)
         for k in cohort.tolist():
             self._waiting.setdefault(k, []).append(t)
+        self._sizes[t] = context.cohort_size, context.quota
         ids = [self._clients.ids[k] for k in cohort]
         self.last_round = RoundRecord(
             t=t,
@@ -184,8 +186,7 @@ class Scheduler:
 
     def _choose(self, context: RoundContext) -> IntArray:
         cohort = self.policy.select(self._state, context, stream(self.seed, "policy", context.t))
-        may_be_fewer = getattr(self.policy, "chooses_fewer", False)
-        return _checked(cohort, context, may_be_fewer=may_be_fewer)
+        return checked_cohort(self.policy, context, cohort)
 
     def observe(
         self, answers: Mapping[ClientId, float | Observation], *, strict: bool = True
@@ -219,6 +220,7 @@ class Scheduler:
                 self._waiting[index].remove(t)
                 if not self._waiting[index]:
                     del self._waiting[index]
+        self._forget_sizes()
 
     def abandon(self, clients: Iterable[ClientId] | None = None) -> None:
         """Stop waiting for answers that will never come, such as those to a server that was killed.
@@ -233,6 +235,13 @@ class Scheduler:
         else:
             for index in [self._clients.index_of(client) for client in clients]:
                 self._waiting.pop(index, None)
+        self._forget_sizes()
+
+    def _forget_sizes(self) -> None:
+        """Forget how large the rounds before the last were, once nobody owes them an answer."""
+        if len(self._sizes) > 1:
+            open_rounds = {self.t}.union(*self._waiting.values())
+            self._sizes = {t: size for t, size in self._sizes.items() if t in open_rounds}
 
     def _awaited(self, client: ClientId) -> int:
         index = self._clients.index_of(client)
@@ -246,20 +255,20 @@ class Scheduler:
     def _report(self, t: int, answered: Mapping[int, Observation]) -> None:
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
-        m = self.last_round.cohort_size if self.last_round else self.cohort_size
-        context = replace(self._context(t, NOBODY, m), roster=self._roster)
-        report = Report.of(answered, chosen=chosen)
+        size = self._sizes.get(t, (self.cohort_size, self.cohort_size))
+        context = replace(self._context(t, NOBODY, *size), roster=self._roster)
+        report = Report.of(dict(sorted(answered.items())), chosen=chosen)
         self.policy.observe(self._state, context, report)
         self._ledger.hear(report)
         if t == self.t:
             self._unbooked = NOBODY
 
-    def _context(self, t: int, available: IntArray, m: int) -> RoundContext:
+    def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
         return RoundContext(
             t=t,
             available=available,
             cohort_size=m,
-            enough=min(m, self.cohort_size),
+            enough=enough,
             roster=self._clients.roster(),
             opportunity=self._ledger.opportunity,
         )
@@ -272,8 +281,6 @@ class Scheduler:
             take_over(self._state, grown, n_clients)
             take_over(self._ledger, ledger, n_clients)
             self._state, self._ledger, self._n_state = grown, ledger, n_clients
-
-    # --- saving ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, wait: bool = True) -> None:
         """Write everything to one file, atomically: a crash leaves the old file or the new one.
@@ -320,8 +327,6 @@ class Scheduler:
             "n_state": self._n_state,
             "n_available": self.last_round.n_available if self.last_round else None,
             "n_ids": len(self._clients),
-            "n_wanted": self.last_round.cohort_size if self.last_round else None,
-            "enough": self.last_round.enough if self.last_round else None,
         }
         arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
         arrays |= {f"state/{name}": np.asarray(leaf) for name, leaf in leaves(self._state)}
@@ -331,6 +336,8 @@ class Scheduler:
         arrays["unbooked"] = self._unbooked
         waiting = [(k, t) for k, rounds in self._waiting.items() for t in rounds]
         arrays["waiting"] = np.array(waiting, dtype=np.int64).reshape(-1, 2)
+        sizes = [(t, *size) for t, size in self._sizes.items()]
+        arrays["sizes"] = np.array(sizes, dtype=np.int64).reshape(-1, 3)
         if self._roster is not None and self._roster is not self._clients.roster():
             then = {f.name: getattr(self._roster, f.name) for f in fields(Roster)}
             header["n_members_then"] = then.pop("n_members")
@@ -359,8 +366,8 @@ class Scheduler:
             {n.removeprefix("clients/"): a for n, a in arrays.items() if n.startswith("clients/")}
         )
         scheduler._n_state = int(header["n_state"])
-        scheduler._state = _restored(policy.init(scheduler._n_state), arrays, "state")
-        scheduler._ledger = _restored(Ledger.of(scheduler._n_state), arrays, "ledger")
+        scheduler._state = restored(policy.init(scheduler._n_state), arrays, "state")
+        scheduler._ledger = restored(Ledger.of(scheduler._n_state), arrays, "ledger")
         scheduler._unbooked = arrays["unbooked"]
         scheduler._roster = scheduler._clients.roster()
         if "n_members_then" in header:  # the fleet has changed since the last cohort was chosen
@@ -368,24 +375,17 @@ class Scheduler:
             scheduler._roster = Roster(n_members=header["n_members_then"], **then)
         for k, t in arrays["waiting"].tolist():
             scheduler._waiting.setdefault(k, []).append(t)
+        scheduler._sizes = {t: (n, enough) for t, n, enough in arrays["sizes"].tolist()}
         if scheduler.t:
+            n_wanted, enough = scheduler._sizes[scheduler.t]
             scheduler.last_round = RoundRecord(
                 t=scheduler.t,
                 cohort=tuple(scheduler._clients.ids[k] for k in arrays["cohort"]),
-                cohort_size=header.get("n_wanted", scheduler.cohort_size),
-                enough=header["enough"],
+                cohort_size=n_wanted,
+                enough=enough,
                 n_available=header["n_available"],
             )
         return scheduler
-
-
-def _restored(state: Any, arrays: statefile.Arrays, name: str) -> Any:
-    """Return a fresh state with what is stored of it; a file of an older bsfl may know less."""
-    for leaf, _ in list(leaves(state)):
-        stored = arrays.get(f"{name}/{leaf}")
-        if stored is not None:
-            put(state, leaf, stored if stored.ndim else stored.item())
-    return state
 
 
 def _observation(client: ClientId, answer: float | Observation) -> Observation:
@@ -395,17 +395,3 @@ def _observation(client: ClientId, answer: float | Observation) -> Observation:
         return Observation(latency=answer)
     except InvalidInput as error:
         raise InvalidInput(f"client {client!r}: {error}") from None
-
-
-def _checked(cohort: Any, context: RoundContext, *, may_be_fewer: bool) -> IntArray:
-    """Return a policy's choice, sorted, after checking that it is one."""
-    chosen = np.unique(np.asarray(cohort, dtype=np.int64))
-    most = min(context.cohort_size, len(context.available))
-    least = min(1, most) if may_be_fewer else most
-    known = np.isin(chosen, context.available, assume_unique=True)
-    if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or not known.all():
-        n_wanted = f"{least} to {most}" if may_be_fewer else most
-        raise InvalidInput(
-            f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
-        )
-    return chosen

@@ -4,11 +4,12 @@ A policy that is made of parts has a state that is made of their states. Arrays 
 the clients grow when clients join; everything else stays as it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 State = Any
 """A dataclass of arrays (first axis: clients), plain numbers and further states."""
@@ -67,6 +68,15 @@ def put(state: State, name: str, value: Any) -> None:
     for step in path:
         state = getattr(state, step)
     setattr(state, last, value)
+
+
+def restored(state: State, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> State:
+    """Return a fresh state with what is stored of it; a file of an older bsfl may know less."""
+    for leaf, _ in list(leaves(state)):
+        stored = arrays.get(f"{name}/{leaf}")
+        if stored is not None:
+            put(state, leaf, stored if stored.ndim else stored.item())
+    return state
 
 
 def take_over(old: State, new: State, n_clients: int) -> None:

@@ -208,6 +208,62 @@ def test_where_losses_say_nothing_it_is_no_worse_than_bsfl_made_even(loss):
     assert own[:, 1].mean() <= 0.2, "Gini; random selection has 0.1 after so many rounds"
 
 
+def test_answers_may_come_after_others_have_overtaken_them():
+    scheduler = Scheduler(cohort_size=2, seed=0)
+    waiting = [scheduler.select(available=range(8)) for _ in range(3)]
+    for _ in range(30):
+        scheduler.observe({k: 1.0 + k for k in waiting.pop(0)}, strict=False)
+        waiting.append(scheduler.select())
+    state = scheduler.state
+    price = state.gain / state.time_s
+    assert 0.1 < price < 2.0, "two answers take one to eight seconds"
+
+
+def test_the_order_of_answers_makes_no_difference():
+    both = [Scheduler(cohort_size=4, seed=0) for _ in range(2)]
+    for scheduler in both:
+        scheduler.join(list("abcd"))
+    for t in range(12):
+        for scheduler, step in zip(both, (1, -1), strict=True):
+            cohort = scheduler.select(available=list("abcd" if t % 2 else "ab"))
+            answers = {k: Observation(latency=ord(k) - 96.0, loss=9.0 - t / 2) for k in cohort}
+            scheduler.observe(dict(list(answers.items())[::step]))
+    one, other = (scheduler.state for scheduler in both)
+    assert np.array_equal(one.population.pooled, other.population.pooled)
+    assert one.trend == other.trend
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timeout", "late"])
+def test_those_who_are_not_waited_for_make_no_round_longer(outcome):
+    scheduler = Scheduler(Pace(evenness=0.0), cohort_size=3, invite=1.7, seed=0)
+    for _ in range(20):
+        cohort = scheduler.select(available=range(12))
+        scheduler.observe(
+            {
+                k: 1.0 if i < 3 else Observation(latency=60.0, outcome=outcome)
+                for i, k in enumerate(cohort)
+            }
+        )
+    assert scheduler.state.time_s == pytest.approx(sum(0.99**i for i in range(20)))
+
+
+def test_the_slowest_are_not_asked_again_and_again_in_vain():
+    rng, scheduler = np.random.default_rng(0), Scheduler(cohort_size=10, invite=1.3, seed=0)
+    delays, asked = np.exp(rng.normal(1.0, 0.8, 60)), np.zeros(60)
+    for _ in range(300):
+        cohort = np.array(scheduler.select(available=range(60)))
+        asked[cohort] += 1
+        seconds = delays[cohort] * np.exp(0.2 * rng.normal(size=13))
+        last = np.sort(seconds)[9]
+        scheduler.observe(
+            {
+                k: s if s <= last else Observation(latency=s, outcome="late")
+                for k, s in zip(cohort.tolist(), seconds.tolist(), strict=True)
+            }
+        )
+    assert asked.max() < 200, "of 300 rounds"
+
+
 def test_bad_settings_are_refused():
     for settings in ({"evenness": -1.0}, {"evenness": 6.0}, {"least_share": 1.1}, {"tau_max": 0}):
         with pytest.raises(InvalidInput, match=next(iter(settings))):

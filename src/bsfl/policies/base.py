@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.state import State
 
@@ -36,6 +37,20 @@ class Policy(Protocol):
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
+
+
+def checked_cohort(policy: Policy, context: RoundContext, cohort: Any) -> IntArray:
+    """Return a policy's choice, sorted, after checking that it is one."""
+    chosen = np.unique(np.asarray(cohort, dtype=np.int64))
+    most = min(context.cohort_size, len(context.available))
+    least = min(1, most) if getattr(policy, "chooses_fewer", False) else most
+    known = np.isin(chosen, context.available, assume_unique=True)
+    if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or not known.all():
+        n_wanted = most if least == most else f"{least} to {most}"
+        raise InvalidInput(
+            f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
+        )
+    return chosen
 
 
 def weigher(

@@ -21,6 +21,8 @@ RATE = 0.1
 """How much of a round enters the usual participation."""
 HEARD = 0.1
 """Part of its fair number of rounds in which a client is heard, so that its losses are known."""
+VAIN = 0.5
+"""What an answer that came too late counts of one: else the slowest were asked again and again."""
 CHEAPEST = 1e-100
 """Lowest price of a second, where nobody has answered for ever so long."""
 MEMORY = Lasting()
@@ -31,7 +33,8 @@ class PaceState(Selections):
     """What Pace has learned beside c_k.
 
     Attributes:
-        t, round_s: The latest round that was reported, and how long it has lasted.
+        t, round_s, n_kept: The latest round that was reported, how long it has lasted, and how many
+            answers have entered the model in it.
         gain, time_s: Value that answers brought, and the seconds it took; old rounds fade.
         usual: Mean ln((c_k + 1) / (e_k + 1)) of those who answer; value is counted from there.
         slowest_s: Largest latency seen; 0 before the first.
@@ -41,6 +44,7 @@ class PaceState(Selections):
 
     t: int = 0
     round_s: float = 0.0
+    n_kept: int = 0
     gain: float = 0.0
     time_s: float = 0.0
     usual: float = 0.0
@@ -93,10 +97,10 @@ class Pace:
         if len(available) <= n:
             return available
         fair = context.fair(available, len(state.selected))
-        served = state.served(available)
+        served = state.served(available) + VAIN * pick(state.late, available)
         value = np.log((fair + 1.0) / (served + 1.0))
         value = np.exp(self.exponent(state) * (value + state.usual))
-        if not state.gain:  # no answer yet, so a second has no price
+        if not (state.gain and state.time_s):  # no answer yet, so a second has no price
             return available[top_m(value, n, rng)]
         seconds = self.seconds(state, context)
         price = max(state.gain / state.time_s, CHEAPEST)
@@ -132,7 +136,7 @@ class Pace:
             part = RATE * min(1.0, len(who) / context.quota) if state.gain else 1.0
             state.usual += part * float(x.mean() - state.usual)
         gain = float(np.exp(self.exponent(state) * (state.usual - x)).sum())
-        self._learn_price(state, context, gain, latency[known & (report.outcome != LATE)])
+        self._learn_price(state, context, report, latency, gain)
 
     def exponent(self, state: PaceState) -> float:
         """Return f."""
@@ -153,17 +157,29 @@ class Pace:
         return seconds if self.tau_max is None else np.minimum(seconds, self.tau_max, out=seconds)
 
     def _learn_price(
-        self, state: PaceState, context: RoundContext, gain: float, waited: FloatArray
+        self,
+        state: PaceState,
+        context: RoundContext,
+        report: Report,
+        latency: FloatArray,
+        gain: float,
     ) -> None:
         """Take in the value of answers, and the seconds waited for a round's slowest."""
         if context.t > state.t:
             state.gain *= FADE
             state.time_s *= FADE
-            state.t, state.round_s = context.t, 0.0
+            state.t, state.round_s, state.n_kept = context.t, 0.0, 0
+        kept, m = report.outcome == OK, context.quota
+        state.n_kept += int(np.count_nonzero(kept)) if context.t == state.t else 0
+        is_over = context.t == state.t and state.n_kept >= m
+        made_it_long = kept if is_over else report.outcome != LATE
+        waited = latency[made_it_long & ~np.isnan(latency)]
+        longest = float(waited.max(initial=0.0))
         state.gain += gain
         if context.cohort_size == 1:
             state.time_s += float(waited.sum())
-        elif context.t == state.t:  # who answers an older round did not make it longer
-            longest = float(max(state.round_s, waited.max(initial=0.0)))
-            state.time_s += longest - state.round_s
-            state.round_s = longest
+        elif context.t == state.t:
+            state.time_s += max(longest - state.round_s, 0.0)
+            state.round_s = max(longest, state.round_s)
+        elif kept.any():  # a round that others overtook; its answers may come one by one
+            state.time_s += longest * min(1.0, len(waited) / m)

@@ -35,6 +35,11 @@ def test_losses_that_do_not_fall_are_not_believed():
     assert exponent(trained(0.0)) < 0.1, "they fall, and participation makes no difference"
 
 
+def test_losses_have_the_benefit_of_the_doubt_at_first():
+    assert exponent(trained(0.0, rounds=10, fall=np.inf, noise=1.0)) < 1.0
+    assert exponent(trained(0.0, rounds=11, fall=np.inf, noise=1.0)) == EVEN
+
+
 def test_clients_that_took_part_alike_tell_nothing():
     trend, rng = LossTrend(), np.random.default_rng(0)
     for t in range(1, 100):

@@ -64,7 +64,8 @@ def test_who_comes_late_makes_no_round_longer_and_brings_nothing():
     policy.observe(state, context(1, 3, 4), report({1: 9.0}, chosen=[], outcome="late"))
     policy.observe(state, context(2, 3, 4), report({3: 1.0}, chosen=[3]))
     policy.observe(state, context(1, 3, 4), report({2: 30.0}, chosen=[], outcome="timeout"))
-    assert (state.gain, state.time_s) == (1 * 0.99 + 1, 2.0 * 0.99 + 1.0)
+    fade = 1 - 3 / 200  # rounds of three
+    assert (state.gain, state.time_s) == pytest.approx((1 * fade + 1, 2.0 * fade + 1.0))
     assert state.memory.mean[1] == pytest.approx(np.log(9.0)), "but its latency is learned"
 
 
@@ -244,7 +245,7 @@ def test_those_who_are_not_waited_for_make_no_round_longer(outcome):
                 for i, k in enumerate(cohort)
             }
         )
-    assert scheduler.state.time_s == pytest.approx(sum(0.99**i for i in range(20)))
+    assert scheduler.state.time_s == pytest.approx(sum((1 - 3 / 200) ** i for i in range(20)))
 
 
 def test_the_slowest_are_not_asked_again_and_again_in_vain():

@@ -26,8 +26,8 @@ HIGHEST = 5.0
 """Largest f: equal numbers of rounds for all, but for the last per cent."""
 FORGET, RATE = 0.98, 0.1
 """What a round leaves of the sums before it, and how fast the trends follow."""
-N_FIRST = 20
-"""Losses that tell what they began with."""
+N_FIRST, N_DOUBTED = 20, 100
+"""Losses that tell what they began with, and those after which they must have fallen."""
 SURE = 4.0
 """Standard errors by which losses must have fallen to be believed."""
 
@@ -41,7 +41,8 @@ class LossTrend:
         squares, products: Sums of squares of x, and of products of x and log loss: deviations from
             the means of a cohort, and of these means from the trends.
         x, loss: The trends.
-        first, n_first: Mean log loss of the first clients that told it, and how many they were.
+        first: Mean log loss of the first clients that told it.
+        n_told: How many losses were told.
         spread, weight: Squared deviations of log losses from the trend, and how many they are.
     """
 
@@ -51,7 +52,7 @@ class LossTrend:
     x: float = 0.0
     loss: float = 0.0
     first: float = 0.0
-    n_first: int = 0
+    n_told: int = 0
     spread: float = 0.0
     weight: float = 0.0
 
@@ -63,11 +64,11 @@ def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
         return
     x, y, n = x[told], np.log(loss[told]), int(np.count_nonzero(told))
     mean_x, mean_y = float(x.mean()), float(y.mean())
-    if trend.n_first == 0:
+    if trend.n_told == 0:
         trend.x, trend.loss = mean_x, mean_y
-    if trend.n_first < N_FIRST:
-        trend.n_first += n
-        trend.first += (mean_y - trend.first) * n / trend.n_first
+    if trend.n_told < N_FIRST:
+        trend.first += (mean_y - trend.first) * n / (trend.n_told + n)
+    trend.n_told += n
     if t > trend.t:
         for name in ("squares", "products", "spread", "weight"):
             setattr(trend, name, FORGET * getattr(trend, name))
@@ -83,7 +84,7 @@ def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
 
 def exponent(trend: LossTrend) -> float:
     """Return f."""
-    if not losses_fall(trend):
+    if trend.n_told == 0 or (trend.n_told > N_DOUBTED and not losses_fall(trend)):
         return EVEN
     products = PRIOR * PRIOR_SQUARES - POWER * trend.products
     return float(np.clip(products / (trend.squares + PRIOR_SQUARES), 0.0, HIGHEST))
@@ -91,7 +92,5 @@ def exponent(trend: LossTrend) -> float:
 
 def losses_fall(trend: LossTrend) -> bool:
     """Return whether losses have fallen by more than chance, so that they tell what is known."""
-    if trend.n_first < N_FIRST:
-        return False
     noise = trend.spread / trend.weight
-    return trend.first - trend.loss > SURE * float(np.sqrt(noise / trend.n_first))
+    return trend.first - trend.loss > SURE * float(np.sqrt(noise / N_FIRST))

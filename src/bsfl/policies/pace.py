@@ -15,8 +15,8 @@ from bsfl.solvers import solve_exact
 
 QUANTILE, OPTIMISM = 0.9, 0.5
 """A client is judged by this quantile of its latency, less deviations of what is not known."""
-FADE = 0.99
-"""What a round leaves of the value and of the seconds before it."""
+ROUNDS, ANSWERS = 20, 200
+"""Rounds that tell the price of a second; more where they have fewer than so many answers."""
 RATE = 0.1
 """How much of a round enters the usual participation."""
 HEARD = 0.1
@@ -166,8 +166,9 @@ class Pace:
     ) -> None:
         """Take in the value of answers, and the seconds waited for a round's slowest."""
         if context.t > state.t:
-            state.gain *= FADE
-            state.time_s *= FADE
+            fade = 1.0 - 1.0 / max(ROUNDS, ANSWERS / context.quota)
+            state.gain *= fade
+            state.time_s *= fade
             state.t, state.round_s, state.n_kept = context.t, 0.0, 0
         kept, m = report.outcome == OK, context.quota
         state.n_kept += int(np.count_nonzero(kept)) if context.t == state.t else 0

@@ -129,7 +129,8 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
             axes.bar(at, mark.height, width, yerr=mark.half, ecolor=GREY, **look)
             for x, height in zip(at.tolist(), mark.height.tolist(), strict=True):
                 number = f" {height:,.0f}" if height >= 100 else f" {height:.3g}"
-                text, ink = (number, "white") if height else (" missed", GREY)
+                text, ink = (" missed", GREY) if np.isnan(height) else (number, "white")
                 axes.text(x, 0, text, color=ink, rotation=90, ha="center", va="bottom", fontsize=9)
     names = [] if is_stacked else [name.replace("-", "-\n") for name in bars[0].names]
     axes.set_xticks(places[: len(names)], names)
+    axes.set_xlim(-0.5, len(places) - 0.5)  # also where there is no bar

@@ -73,7 +73,7 @@ class Points:
 class Bars:
     """One bar at each name; bars of one panel are stacked, or stand beside each other.
 
-    `half` is half the height of error bars.
+    `half` is half the height of error bars; NaN: there is no bar.
     """
 
     label: str

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from bsfl.learning import Task
 from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset
 from bsfl.randomness import stream
 from bsfl.records import FloatArray
-
-if TYPE_CHECKING:
-    pass
 
 LINEAR = "linear"
 ENGINES = ("jax", "fast")

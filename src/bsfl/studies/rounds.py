@@ -83,6 +83,6 @@ def _cell(summary: Summary, label: str) -> str | Interval:
 
 def _bars(label: str, world: str, found: dict[tuple[str, str], Summary]) -> Bars:
     own = [found[world, kind].interval(label, "time_to_target_s") for kind in ROUNDS]
-    height = np.array([one.mean if one else 0.0 for one in own])
-    half = np.array([(one.high - one.low) / 2 if one else 0.0 for one in own])
+    height = np.array([one.mean if one else np.nan for one in own])
+    half = np.array([(one.high - one.low) / 2 if one else np.nan for one in own])
     return Bars(label=label, names=list(ROUNDS), height=height, half=half, is_stacked=False)

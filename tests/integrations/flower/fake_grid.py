@@ -19,13 +19,21 @@ RAISED, EXPIRED, GONE = 2, 3, 5
 
 @dataclass
 class FakeNode:
-    """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None for silence."""
+    """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None for silence.
+
+    `tells` is a config record of its training replies. What the SuperLink knows of it: whether it
+    was registered under its name, when, and its public key.
+    """
 
     name: str
     takes: object = 1.0
     fails: int | None = None
     answers_queries: bool = True
     metrics: dict = field(default_factory=dict)
+    tells: dict = field(default_factory=dict)
+    is_registered: bool = True
+    registered_at: str = ""
+    public_key: bytes = b""
     trained: int = 0
     free_at: float = 0.0
 
@@ -57,7 +65,15 @@ class FakeGrid(Grid):
         return sorted(self.online)
 
     def get_nodes(self):
-        return [NodeInfo(node_id=n, name=self.nodes[n].name) for n in self.get_node_ids()]
+        return [self._info(n, self.nodes[n]) for n in self.get_node_ids()]
+
+    def _info(self, node_id, node):
+        return NodeInfo(
+            node_id=node_id,
+            name=node.name if node.is_registered else None,
+            registered_at=node.registered_at,
+            public_key=node.public_key,
+        )
 
     def push_messages(self, messages):
         ids = []
@@ -99,7 +115,10 @@ class FakeGrid(Grid):
         else:
             metrics = MetricRecord({"num-examples": 10, "train_loss": 0.5, **node.metrics})
             arrays = ArrayRecord({"w": Array(np.full(2, float(node.name)))})
-            reply = Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+            content = RecordDict({"arrays": arrays, "metrics": metrics})
+            if node.tells:
+                content["node-config"] = ConfigRecord(node.tells)
+            reply = Message(content, reply_to=message)
         self._answer(message, reply, seconds)
 
     def _answer(self, message, reply, seconds):

@@ -12,7 +12,8 @@ from flwr.serverapp import Grid
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import NotEnoughClients
-from bsfl.integrations.flower.identity import Directory
+from bsfl.integrations.flower.directory import Directory, Presence
+from bsfl.integrations.flower.identity import told_name
 from bsfl.integrations.flower.replies import Stopwatch, metric, outcome_of
 from bsfl.records import Observation
 from bsfl.rounds import ClosedRound, RoundPlan, Rounds, pause_s
@@ -60,7 +61,7 @@ class RoundSummary(ClosedRound):
                 "bsfl-timeouts": len(self.timeouts),
                 "bsfl-failed": len(self.failed),
                 "bsfl-late": self.n_late,
-                "bsfl-fleet-seen": self.n_seen / self.n_fleet,
+                "bsfl-fleet-seen": self.n_seen / max(self.n_fleet, 1),
             }
         )
 
@@ -77,6 +78,7 @@ class Federation:
         limits: How many clients a round needs, and the numbers of a round.
         grid: The federation.
         directory: Who is behind the nodes.
+        presence: Who has been away for how long.
         stopwatch: Turns replies into latencies.
         samples_key: Metric with a client's number of samples, None if there is none.
         loss_key: Metric with a client's loss, None if there is none.
@@ -88,6 +90,7 @@ class Federation:
     limits: Limits
     grid: Grid
     directory: Directory
+    presence: Presence
     stopwatch: Stopwatch
     samples_key: str | None = None
     loss_key: str | None = None
@@ -99,8 +102,20 @@ class Federation:
     def choose(self) -> list[int]:
         """Start a round: wait until there are clients, return the nodes of those chosen."""
         node_of = self._wait_for_clients()
+        self._say_goodbye()
         self.cohort = {node_of[client]: client for client in self.rounds.open(set(node_of))}
+        self.directory.invite(self.cohort)
         return list(self.cohort)
+
+    def _say_goodbye(self) -> None:
+        """Take clients out of the fleet that have been away for long."""
+        scheduler = self.rounds.scheduler
+        left = self.presence.left(scheduler.clients, self.directory.clients())
+        if left:
+            scheduler.leave(left)
+            self.rounds.seen.difference_update(left)
+            self.directory.forget(set(left))
+            _LOG.info("bsfl: %d clients are gone and have left, among them %r", len(left), left[0])
 
     def _wait_for_clients(self) -> dict[ClientId, int]:
         """Return the nodes of all clients that can be invited, as soon as there are enough."""
@@ -111,17 +126,17 @@ class Federation:
             self._listen()
             online = set(self.grid.get_node_ids())
             self.directory.update(self.grid, online)
-            clients = self.directory.clients(online)
+            clients = self.directory.clients()
             busy = {self.working[message] for message in invitations.tokens}
             free = {client: node for client, node in clients.items() if node not in busy}
             is_enough = len(clients) >= limits.min_clients and len(free) >= limits.min_free
             now = clock.monotonic()
             is_late = now - start >= limits.wait_s
-            if is_enough and (is_late or not self.directory.is_waiting(online)):
+            if is_enough and (is_late or not self.directory.is_waiting()):
                 return free
             too_few_without_stragglers = len(clients) < limits.min_clients
             if is_late and (too_few_without_stragglers or now >= invitations.settled_at):
-                n_named = self.directory.n_named(online)
+                n_named = self.directory.n_named
                 raise self._too_few(now - start, len(online), n_named, len(clients), len(free))
             if n_before != (n_before := len(clients)):
                 _LOG.info(
@@ -179,7 +194,23 @@ class Federation:
         pulled = self.grid.pull_messages(waiting) if waiting else ()
         replies = {reply.metadata.reply_to_message_id: reply for reply in pulled}
         self.rounds.hear({token: self._observation(token, r) for token, r in replies.items()})
+        self._learn_names(replies)
         return replies
+
+    def _learn_names(self, replies: dict[str, Message]) -> None:
+        """Read in replies who their senders are: who went by a node id has another name now."""
+        key, scheduler, seen = self.directory.reply_key, self.rounds.scheduler, self.rounds.seen
+        if key is None:
+            return
+        for token, reply in replies.items():
+            node = self.working[token]
+            if renamed := self.directory.hear(node, told_name(reply, key)):
+                before, after = renamed
+                scheduler.leave([before])
+                seen.discard(before)
+                if self.directory.holds(after, node):
+                    scheduler.join([after])
+                    seen.add(after)
 
     def _observation(self, token: str, reply: Message) -> Observation:
         invitation = self.rounds.invitations[token]

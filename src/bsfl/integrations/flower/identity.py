@@ -1,141 +1,111 @@
-"""Who is behind a node: names that outlive the node ids, which are new after every restart."""
+"""How clients are named: what a node may be called, and where its name is found."""
 
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import Message
 
-from bsfl import checks
 from bsfl.clients import ClientId, clean_id
-from bsfl.integrations.flower.replies import is_lost
-from bsfl.rounds import Clock
+from bsfl.errors import InvalidInput
 
-PARTITION_ID = "partition-id"
-Identity = Literal["partition-id", "node-id"] | Callable[[Any], ClientId]
+if TYPE_CHECKING:  # where it lives is Flower's own business
+    from flwr.proto.node_pb2 import NodeInfo
+
+AUTO, NODE_ID, PARTITION_ID = "auto", "node-id", "partition-id"
+LONGEST_NAME = 1_000
+"""How many characters a name may have."""
+
+Identity = str | Callable[[Any], ClientId]
 """How clients are named; a function gets what the SuperLink knows of a node (`NodeInfo`)."""
-
-QUIET_S = 15.0
-"""How long nothing may be heard from nodes that were asked before they hold up no round."""
-QUESTION_LIFETIME_S = 600.0
 
 _LOG = logging.getLogger("flwr")
 
 
-def check_identity(identity: Identity) -> Identity:
+def check_identity(identity: Any) -> Identity:
     """Return a way to name clients after checking that it is one."""
-    if not callable(identity):
-        checks.one_of("identity", identity, (PARTITION_ID, "node-id"))
-    return identity
+    if callable(identity) or (isinstance(identity, str) and identity):
+        return identity  # type: ignore[no-any-return]
+    raise InvalidInput(
+        "identity must be 'auto', 'node-id', a key of the node config such as 'partition-id', or "
+        f"a function, got {identity!r}"
+    )
 
 
-@dataclass(slots=True)
-class Batch:
-    """Nodes that were asked for their names together, and when one was last asked or heard."""
-
-    active_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A node that was asked for its name."""
-
-    node: int
-    batch: Batch
+def told_name(reply: Message, key: str) -> Any:
+    """Return what a reply tells under a key, in one of its records; None if it does not."""
+    if not reply.has_content():
+        return None
+    told: list[dict[str, Any]] = [dict(r) for r in reply.content.config_records.values()]
+    told += [dict(r) for r in reply.content.metric_records.values()]
+    return next((record[key] for record in told if key in record), None)
 
 
-class Directory:
-    """The clients behind the nodes. Every node is asked once; the answer is kept."""
+class Names:
+    """Checks names, and names nodes that have none. A fleet's names are all text or all numbers."""
 
-    def __init__(self, identity: Identity, clock: Clock) -> None:
-        self.identity = identity
-        self._clock = clock
-        self._client_of: dict[int, ClientId] = {}  # in the order in which nodes came
-        self._asked: dict[str, Question] = {}  # by message
+    def __init__(self, known: Iterable[ClientId] = (), *, kind: type | None = None) -> None:
+        """Start with the names that a scheduler knows; they say what kind all are."""
+        self._kind = next((type(client) for client in known), kind)
 
-    def clients(self, online: Collection[int]) -> dict[ClientId, int]:
-        """Return the node of every client that is online: the latest, if it was restarted."""
-        return {client: node for node, client in self._client_of.items() if node in online}
+    def of_node(self, node: int) -> ClientId:
+        """Return the name of a client that is known by its node id alone."""
+        self._kind = self._kind or str
+        return f"node-{node}" if self._kind is str else node
 
-    def n_named(self, online: Collection[int]) -> int:
-        """Return how many nodes that are online have a name, be it one that others have, too."""
-        return sum(node in online for node in self._client_of)
+    def checked(self, name: Any) -> ClientId:
+        """Return a name as this fleet spells it; raise InvalidInput if it is none.
 
-    def is_waiting(self, online: Collection[int]) -> bool:
-        """Return whether a node that is online may be about to say who it is."""
-        quiet_since = self._clock.monotonic() - QUIET_S
-        return any(
-            question.node in online and question.batch.active_at > quiet_since
-            for question in self._asked.values()
-        )
-
-    def update(self, grid: Grid, online: Collection[int]) -> None:
-        """Collect answers and find out who the newcomers are."""
-        self._hear(grid)
-        known = self._client_of.keys() | {question.node for question in self._asked.values()}
-        strangers = [node for node in online if node not in known]
-        if not strangers:
-            return
-        if self.identity == PARTITION_ID:
-            self._ask(grid, strangers)
-        elif callable(self.identity):
-            wanted = set(strangers)
-            for info in grid.get_nodes():
-                if info.node_id in wanted:
-                    self._client_of[info.node_id] = clean_id(self.identity(info))
-        else:
-            self._client_of.update((node, name_of(node)) for node in strangers)
-
-    def _ask(self, grid: Grid, nodes: list[int]) -> None:
-        questions = [
-            Message(
-                RecordDict({"config": ConfigRecord({"wanted": PARTITION_ID})}),
-                dst_node_id=node,
-                message_type=MessageType.QUERY,
-                ttl=QUESTION_LIFETIME_S,
+        >>> names = Names(["ann"])
+        >>> names.checked("bob"), names.checked(7), names.of_node(12)
+        ('bob', '7', 'node-12')
+        """
+        client = clean_id(name)
+        if isinstance(client, str) and not 0 < len(client) <= LONGEST_NAME:
+            raise InvalidInput(
+                f"a name must have 1 to {LONGEST_NAME:,} characters, got {len(client):,}"
             )
-            for node in nodes
-        ]
-        sent = set(grid.push_messages(questions))
-        batch = Batch(active_at=self._clock.monotonic())
-        for question in questions:
-            if question.metadata.message_id in sent:
-                node = question.metadata.dst_node_id
-                self._asked[question.metadata.message_id] = Question(node, batch)
+        if isinstance(client, int) and abs(client) >= 2**64:
+            raise InvalidInput("a name that is a number must have at most 64 bits")
+        self._kind = self._kind or type(client)
+        if self._kind is str:
+            return str(client)
+        if isinstance(client, str) and client.isdecimal() and len(client) < len(str(2**64)):
+            return int(client)
+        if isinstance(client, str):
+            raise InvalidInput(f"names must be all text or all numbers, got {client!r}")
+        return client
 
-    def _hear(self, grid: Grid) -> None:
-        """Read the answers that came. A node that cannot tell is known by its node id."""
-        if not self._asked:
-            return
-        silent = []
-        for reply in grid.pull_messages(list(self._asked)):
-            question = self._asked.pop(reply.metadata.reply_to_message_id)
-            question.batch.active_at = self._clock.monotonic()
-            node = question.node
-            if is_lost(reply):  # asked again, should the node still be there
-                continue
-            name = None if reply.has_error() else partition_id(reply)
-            if name is None:
-                silent.append(node)
-            self._client_of[node] = name_of(node) if name is None else name
-        if silent:
+    def by(self, function: Callable[[Any], ClientId], info: "NodeInfo") -> ClientId:
+        """Return what a function calls a node, or its node id if that is no name."""
+        try:
+            name = function(info)
+        except Exception as error:  # somebody else's code, about a node that says what it likes
             _LOG.warning(
-                "bsfl: %d node(s) do not answer a query with their %s; they are known by their "
-                "node id and will be strangers after a restart",
-                len(silent),
-                PARTITION_ID,
+                "bsfl: your identity function failed for node %d (%r); it goes by its node id",
+                info.node_id,
+                error,
             )
+            return self.of_node(info.node_id)
+        return self.accepted(name, info.node_id)
+
+    def accepted(self, name: Any, node: int) -> ClientId:
+        """Return a name as it is spelt here, or with a warning that of the node id."""
+        try:
+            return self.checked(name)
+        except InvalidInput as error:
+            _LOG.warning("bsfl: node %d goes by its node id: %s", node, _short(str(error)))
+            return self.of_node(node)
 
 
-def partition_id(reply: Message) -> str | None:
-    """Return the partition id that a reply tells in one of its records, if it does."""
-    told = [dict(record) for record in reply.content.config_records.values()]
-    told += [dict(record) for record in reply.content.metric_records.values()]
-    return next((str(record[PARTITION_ID]) for record in told if PARTITION_ID in record), None)
+def is_node_id(client: ClientId) -> bool:
+    """Return whether a client is known by a node id, which nobody has twice.
+
+    >>> is_node_id("node-12"), is_node_id("node-a"), is_node_id(12)
+    (True, False, False)
+    """
+    return isinstance(client, str) and client.startswith("node-") and client[5:].isdecimal()
 
 
-def name_of(node: int) -> str:
-    """Return the name of a client that is known by its node id alone."""
-    return f"node-{node}"
+def _short(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else f"{text[:most]} ..."

@@ -12,10 +12,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import Result, Strategy
 
+from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.app_source import has_query_handler
+from bsfl.integrations.flower.directory import Directory, Presence
 from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
-from bsfl.integrations.flower.identity import Directory, Identity, check_identity
+from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.replies import Latency, Stopwatch, check_latency
 from bsfl.over_selection import Invite
 from bsfl.requirements import LOSS, needs_of
@@ -58,7 +61,8 @@ class Selected(Strategy):
         strategy: Strategy,
         scheduler: Scheduler,
         *,
-        identity: Identity = "partition-id",
+        identity: Identity = "auto",
+        leave_after_s: float | None = 300.0,
         latency: Latency = "round-trip",
         deadline_s: float | None = None,
         quorum: int | None = None,
@@ -75,8 +79,12 @@ class Selected(Strategy):
             strategy: Any strategy of the Message API. How many nodes it would sample for training
                 (fraction_train) no longer matters.
             scheduler: Chooses; its cohort_size is the number of clients that train in a round.
-            identity: How a client is recognised: "partition-id" (its ClientApp is asked once; by
-                node id if it does not answer), "node-id", or a function of Flower's NodeInfo.
+            identity: How a client is recognised: by a key of its node config, such as
+                "partition-id", which a query handler of the ClientApp or the first training reply
+                tells; by a function of Flower's NodeInfo; by its "node-id"; or "auto": the name
+                that it was registered with, else its partition-id if told, else its node id.
+            leave_after_s: Seconds after which a client that is not connected leaves the fleet; what
+                was learned is kept for its return. None: never.
             latency: What the scheduler learns from: "round-trip" as the server measures it,
                 "reported" by the client in the metric "duration-s", kept within what the server
                 saw, or a function of the client, its reply and the round trip.
@@ -118,6 +126,9 @@ class Selected(Strategy):
         self.rounds: list[RoundSummary] = []
         self._loss_key = loss_key
         self._identity, self._latency = check_identity(identity), check_latency(latency)
+        if leave_after_s is not None:
+            checks.at_least("leave_after_s", leave_after_s, 0.0)
+        self._leave_after_s = leave_after_s
         self._clock: Clock = SYSTEM
         self._run: Federation | None = None
         self._is_running = False
@@ -130,7 +141,13 @@ class Selected(Strategy):
                 rounds=Rounds(self.scheduler, self.limits, clock=self._clock),
                 limits=self.limits,
                 grid=grid,
-                directory=Directory(self._identity, self._clock),
+                directory=Directory(
+                    self._identity,
+                    self._clock,
+                    known=self.scheduler.clients,
+                    is_answered=has_query_handler(),
+                ),
+                presence=Presence(self._leave_after_s, self._clock),
                 stopwatch=Stopwatch(self._latency),
                 samples_key=getattr(self.strategy, "weighted_by_key", None),
                 loss_key=self._loss_key,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bsfl import Observation, Scheduler, UniformRandom
+from bsfl import Observation, Oort, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.rounds import RoundPlan, Rounds
 from fake_clock import FakeClock
@@ -287,3 +287,25 @@ def test_a_token_cannot_stand_for_two_invitations():
 def test_small_fleets_are_invited_whole():
     game = Game(cohort_size=3, invite=2.0)
     assert sorted(game.open()) == ALL
+
+
+def test_an_answer_that_the_policy_cannot_use_is_a_failure_and_spoils_no_other(caplog):
+    """Oort needs a loss from whoever answers."""
+    scheduler = Scheduler(Oort(), cohort_size=2)
+    rounds = Rounds(scheduler, RoundPlan(cohort_size=2), clock=FakeClock())
+    cohort = rounds.open(["a", "b"])
+    rounds.sent({client: client for client in cohort})
+    rounds.clock.now += 1.0
+    rounds.hear({"a": Observation(latency=1.0, loss=0.5, samples=3), "b": "ok"})
+    rounds.close()
+    assert scheduler.outstanding == []
+    rounds.open(["a", "b"])
+
+
+def test_answers_that_the_scheduler_has_given_up_are_passed_over():
+    game = Game()
+    game.open()
+    game.scheduler.abandon(["a"])
+    game.hear_at(1.0, "a", "b", "c")
+    assert set(game.rounds.close().kept) == set(ALL)
+    assert game.scheduler.outstanding == []

@@ -22,7 +22,8 @@ class FakeNode:
     """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None for silence.
 
     `tells` is a config record of its training replies. What the SuperLink knows of it: whether it
-    was registered under its name, when, and its public key.
+    was registered under its name, when, and its public key. `spoils` makes of its reply what it
+    sends instead; `repeats` says how often it sends it.
     """
 
     name: str
@@ -31,6 +32,8 @@ class FakeNode:
     answers_queries: bool = True
     metrics: dict = field(default_factory=dict)
     tells: dict = field(default_factory=dict)
+    spoils: object = None
+    repeats: int = 1
     is_registered: bool = True
     registered_at: str = ""
     public_key: bytes = b""
@@ -119,6 +122,8 @@ class FakeGrid(Grid):
             if node.tells:
                 content["node-config"] = ConfigRecord(node.tells)
             reply = Message(content, reply_to=message)
+        if node.spoils is not None:
+            reply = node.spoils(reply) or reply
         self._answer(message, reply, seconds)
 
     def _answer(self, message, reply, seconds):
@@ -144,7 +149,8 @@ class FakeGrid(Grid):
             arrival, reply = self.on_the_way[message_id]
             if arrival <= self.clock.now:
                 reply.metadata.__dict__["_reply_to_message_id"] = message_id
-                replies.append(reply)
+                sender = self.nodes.get(reply.metadata.src_node_id)
+                replies += [reply] * (sender.repeats if sender else 1)
                 del self.on_the_way[message_id]
         return replies
 

@@ -1,20 +1,20 @@
-"""One run of a federation: who is there, messages out, replies in, and the numbers of its rounds.
+"""One run of a federation: a cohort is chosen, its messages go out, its replies come in.
 
 `bsfl.rounds` does the rest.
 """
 
 import logging
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 from flwr.app import DEFAULT_TTL, Message, MetricRecord
-from flwr.serverapp import Grid
 
 from bsfl import checks
 from bsfl.clients import ClientId
-from bsfl.errors import NotEnoughClients
+from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.integrations.flower.directory import Directory, Presence
 from bsfl.integrations.flower.identity import told_name
-from bsfl.integrations.flower.replies import Stopwatch, metric, outcome_of
+from bsfl.integrations.flower.wire import Wire
 from bsfl.records import Observation
 from bsfl.rounds import ClosedRound, RoundPlan, Rounds, pause_s
 
@@ -46,9 +46,11 @@ class RoundSummary(ClosedRound):
 
     Attributes:
         server_round: Flower's number of the round.
+        reasons: Why clients failed, of those that said so.
     """
 
     server_round: int
+    reasons: dict[ClientId, str] = field(default_factory=dict)
 
     def metrics(self) -> MetricRecord:
         client = self.slowest
@@ -65,37 +67,36 @@ class RoundSummary(ClosedRound):
             }
         )
 
+    def without(self, faults: Mapping[ClientId, str]) -> "RoundSummary":
+        """Return the round as it was if these clients have failed after all."""
+        return replace(
+            self,
+            kept=tuple(client for client in self.kept if client not in faults),
+            failed=(*self.failed, *faults),
+            reasons={**self.reasons, **faults},
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Federation:
     """Everything that one run of a federation has to remember.
 
-    Replies are matched by the message they answer. Their sender cannot be relied on: the SuperLink
-    itself answers for clients that are gone.
-
     Attributes:
         rounds: Chooses, waits and tells the scheduler; invitations go by the ids of messages.
         limits: How many clients a round needs, and the numbers of a round.
-        grid: The federation.
+        wire: Sends messages and judges replies.
         directory: Who is behind the nodes.
         presence: Who has been away for how long.
-        stopwatch: Turns replies into latencies.
-        samples_key: Metric with a client's number of samples, None if there is none.
-        loss_key: Metric with a client's loss, None if there is none.
         cohort: The clients of this round by their nodes.
-        working: The nodes of the messages that are on their way.
     """
 
     rounds: Rounds[str]
     limits: Limits
-    grid: Grid
+    wire: Wire
     directory: Directory
     presence: Presence
-    stopwatch: Stopwatch
-    samples_key: str | None = None
-    loss_key: str | None = None
     cohort: dict[int, ClientId] = field(default_factory=dict)
-    working: dict[str, int] = field(default_factory=dict)
+    _reasons: dict[ClientId, str] = field(default_factory=dict)
 
     # --- choosing -------------------------------------------------------------------------------
 
@@ -124,10 +125,10 @@ class Federation:
         n_before = -1
         while True:
             self._listen()
-            online = set(self.grid.get_node_ids())
-            self.directory.update(self.grid, online)
+            online = set(self.wire.grid.get_node_ids())
+            self.directory.update(self.wire.grid, online)
             clients = self.directory.clients()
-            busy = {self.working[message] for message in invitations.tokens}
+            busy = {self.wire.node_of[token] for token in invitations.tokens}
             free = {client: node for client, node in clients.items() if node not in busy}
             is_enough = len(clients) >= limits.min_clients and len(free) >= limits.min_free
             now = clock.monotonic()
@@ -164,6 +165,7 @@ class Federation:
     ) -> tuple[list[Message], RoundSummary]:
         """Send a round's messages; return the replies to aggregate once the round is over."""
         start = self.rounds.clock.monotonic()
+        self._reasons = {}
         sent = self._send(messages, self.limits.expiry_s(timeout))
         self.rounds.sent(sent, at=start, timeout_s=timeout)
         mine = set(sent.values())
@@ -174,28 +176,44 @@ class Federation:
                 break
             self.rounds.clock.sleep(self.rounds.pause_s())
         closed = self.rounds.close()
-        trained = [replies[sent[client]] for client in closed.kept]
+        summary = RoundSummary(server_round=server_round, reasons=self._reasons, **asdict(closed))
+        trained = {client: replies[sent[client]] for client in closed.kept}
+        if self.wire.check.weight_key is not None:
+            odd = self.wire.check.odd_ones(trained)
+            for client, reason in odd.items():
+                _LOG.warning("bsfl: the answer of %r is not used: %s", client, reason)
+            trained = {client: reply for client, reply in trained.items() if client not in odd}
+            summary = summary.without(odd)
         errors = [reply for reply in replies.values() if reply.has_error()]
-        return trained + errors, RoundSummary(server_round=server_round, **asdict(closed))
+        return [*trained.values(), *errors], summary
 
     def _send(self, messages: list[Message], lifetime_s: float) -> dict[ClientId, str]:
         """Send messages to the cohort; return the ids of those that went out by their clients."""
         for message in messages:
-            message.metadata.ttl = lifetime_s
-        went_out = set(self.grid.push_messages(messages))
-        nodes = {m.metadata.message_id: m.metadata.dst_node_id for m in messages}
-        on_their_way = {token: self.working[token] for token in self.rounds.invitations.tokens}
-        self.working = on_their_way | {token: nodes[token] for token in went_out}
-        return {self.cohort[node]: token for token, node in nodes.items() if token in went_out}
+            if message.metadata.dst_node_id not in self.cohort:
+                raise InvalidInput(
+                    "training messages must go to the nodes that were chosen for this round, got "
+                    f"one to node {message.metadata.dst_node_id}"
+                )
+        sent = self.wire.send(messages, lifetime_s)
+        return {self.cohort[node]: token for node, token in sent.items()}
 
     def _listen(self) -> dict[str, Message]:
         """Hear what came in, for this round and for earlier ones; return the replies."""
-        waiting = self.rounds.invitations.tokens
-        pulled = self.grid.pull_messages(waiting) if waiting else ()
-        replies = {reply.metadata.reply_to_message_id: reply for reply in pulled}
+        replies = self.wire.receive(self.rounds.invitations.tokens)
         self.rounds.hear({token: self._observation(token, r) for token, r in replies.items()})
         self._learn_names(replies)
         return replies
+
+    def _observation(self, token: str, reply: Message) -> Observation:
+        invitation = self.rounds.invitations[token]
+        round_trip_s = self.rounds.invitations.waited_s(invitation)
+        seen, reason = self.wire.observation(invitation.client, token, reply, round_trip_s)
+        if reason is not None:
+            self._reasons[invitation.client] = reason
+            if not reply.has_error():  # Flower tells of errors
+                _LOG.warning("bsfl: the answer of %r is not used: %s", invitation.client, reason)
+        return seen
 
     def _learn_names(self, replies: dict[str, Message]) -> None:
         """Read in replies who their senders are: who went by a node id has another name now."""
@@ -203,7 +221,7 @@ class Federation:
         if key is None:
             return
         for token, reply in replies.items():
-            node = self.working[token]
+            node = self.wire.node_of[token]
             if renamed := self.directory.hear(node, told_name(reply, key)):
                 before, after = renamed
                 scheduler.leave([before])
@@ -211,15 +229,3 @@ class Federation:
                 if self.directory.holds(after, node):
                     scheduler.join([after])
                     seen.add(after)
-
-    def _observation(self, token: str, reply: Message) -> Observation:
-        invitation = self.rounds.invitations[token]
-        round_trip_s = self.rounds.invitations.waited_s(invitation)
-        if reply.has_error():
-            return Observation(latency=round_trip_s, outcome=outcome_of(reply))
-        n_samples = metric(reply, self.samples_key) or 0
-        return Observation(
-            latency=self.stopwatch.latency(invitation.client, reply, round_trip_s),
-            loss=metric(reply, self.loss_key),
-            samples=int(n_samples) if n_samples >= 1 else None,
-        )

@@ -10,6 +10,7 @@ from flwr.common.constant import ErrorCode
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.content import number
 from bsfl.records import LATENCY_RANGE, Outcome
 
 EXPIRED = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
@@ -34,15 +35,14 @@ def is_lost(reply: Message) -> bool:
     return reply.has_error() and reply.error.code in EXPIRED | {ErrorCode.NODE_UNAVAILABLE}
 
 
-def metric(reply: Message, key: str | None) -> float | None:
-    """Return a metric of a reply if one is wanted, is there, and is a finite number."""
+def metric(
+    reply: Message, key: str | None, low: float = -math.inf, high: float = math.inf
+) -> float | None:
+    """Return a metric of a reply if one is wanted, is there, and is a number within limits."""
     if key is None:
         return None
-    for record in reply.content.metric_records.values():
-        value: Any = record.get(key)
-        if isinstance(value, int | float) and math.isfinite(value):
-            return float(value)
-    return None
+    found = (number(record.get(key), low, high) for record in reply.content.metric_records.values())
+    return next((value for value in found if value is not None), None)
 
 
 def check_latency(source: Latency) -> Latency:
@@ -67,7 +67,7 @@ class Stopwatch:
     def latency(self, client: ClientId, reply: Message, round_trip_s: float) -> float:
         self.fastest_s = min(self.fastest_s, round_trip_s)
         if callable(self.source):
-            return _checked(client, self.source(client, reply, round_trip_s))
+            return called(self.source, client, reply, round_trip_s)
         if self.source == "round-trip":
             return round_trip_s
         reported = metric(reply, REPORTED_KEY)
@@ -76,8 +76,16 @@ class Stopwatch:
         return min(max(reported, self.fastest_s), round_trip_s)
 
 
-def _checked(client: ClientId, seconds: Any) -> float:
+def called(
+    function: Callable[[ClientId, Message, float], float],
+    client: ClientId,
+    reply: Message,
+    round_trip_s: float,
+) -> float:
+    """Return the seconds that a user's function tells; whatever goes wrong is an InvalidInput."""
     try:
+        seconds: Any = function(client, reply, round_trip_s)
         return checks.between("latency", checks.positive("latency", seconds), *LATENCY_RANGE)
-    except InvalidInput as error:
-        raise InvalidInput(f"your latency function, for client {client!r}: {error}") from None
+    except Exception as error:  # somebody else's code, about what a client says
+        reason = str(error) if isinstance(error, InvalidInput) else repr(error)
+        raise InvalidInput(f"your latency function, for client {client!r}: {reason}") from None

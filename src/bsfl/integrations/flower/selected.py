@@ -15,11 +15,13 @@ from flwr.serverapp.strategy import Result, Strategy
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.app_source import has_query_handler
+from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.directory import Directory, Presence
 from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import CohortGrid, TrainingGrid
 from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.replies import Latency, Stopwatch, check_latency
+from bsfl.integrations.flower.wire import Wire
 from bsfl.over_selection import Invite
 from bsfl.requirements import LOSS, needs_of
 from bsfl.rounds import SYSTEM, Clock, Rounds
@@ -124,6 +126,7 @@ class Selected(Strategy):
         self.state_path = None if state_path is None else Path(state_path)
         self.scheduler = _restored(scheduler, self.state_path)
         self.rounds: list[RoundSummary] = []
+        self._check = ContentCheck(strategy)
         self._loss_key = loss_key
         self._identity, self._latency = check_identity(identity), check_latency(latency)
         if leave_after_s is not None:
@@ -132,15 +135,25 @@ class Selected(Strategy):
         self._clock: Clock = SYSTEM
         self._run: Federation | None = None
         self._is_running = False
+        self._is_unsaved = False
         self._server_round = 0
 
     def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
         """Run the wrapped strategy's own loop; takes what its `start` takes."""
-        if self._run is None or self._run.grid is not grid:  # else who is who, and busy, is known
+        if (
+            self._run is None or self._run.wire.grid is not grid
+        ):  # else who is who, and busy, is known
             self._run = Federation(
                 rounds=Rounds(self.scheduler, self.limits, clock=self._clock),
                 limits=self.limits,
-                grid=grid,
+                wire=Wire(
+                    grid=grid,
+                    check=self._check,
+                    stopwatch=Stopwatch(self._latency),
+                    samples_key=getattr(self.strategy, "weighted_by_key", None),
+                    loss_key=self._loss_key,
+                    needs_loss=needs_of(self.scheduler.policy) >= LOSS,
+                ),
                 directory=Directory(
                     self._identity,
                     self._clock,
@@ -148,9 +161,6 @@ class Selected(Strategy):
                     is_answered=has_query_handler(),
                 ),
                 presence=Presence(self._leave_after_s, self._clock),
-                stopwatch=Stopwatch(self._latency),
-                samples_key=getattr(self.strategy, "weighted_by_key", None),
-                loss_key=self._loss_key,
             )
         _LOG.info(
             "bsfl: up to %d clients a round, chosen by %s",
@@ -189,9 +199,31 @@ class Selected(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Let the wrapped strategy aggregate; add the round's numbers to its metrics."""
-        strategy = self.strategy
-        arrays, metrics = type(strategy).aggregate_train(strategy, server_round, replies)
+        arrays, metrics = self._aggregated(server_round, list(replies))
         return arrays, MetricRecord({**(metrics or {}), **self.rounds[-1].metrics()})
+
+    def _aggregated(
+        self, server_round: int, replies: list[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate; if that fails, try again without the replies that differ from most."""
+        strategy = self.strategy
+        aggregate = type(strategy).aggregate_train
+        try:
+            return aggregate(strategy, server_round, replies)
+        except Exception as error:
+            answers = {k: reply for k, reply in enumerate(replies) if reply.has_content()}
+            odd = self._check.odd_ones(answers)
+            if not odd:
+                raise
+            _LOG.warning(
+                "bsfl: aggregation failed (%s); it is tried again without the replies of nodes %s, "
+                "which differ from the others",
+                error,
+                ", ".join(str(replies[k].metadata.src_node_id) for k in odd),
+            )
+            return aggregate(
+                strategy, server_round, [r for k, r in enumerate(replies) if k not in odd]
+            )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -209,11 +241,27 @@ class Selected(Strategy):
     def _exchange(self, messages: list[Message], timeout: float | None) -> list[Message]:
         """Run one training round on the grid and keep what was learned."""
         replies, summary = self._started().exchange(self._server_round, messages, timeout)
-        if self.state_path is not None:
-            self.scheduler.save(self.state_path)
+        self._save()
         self.rounds.append(summary)
         _LOG.info(summary.line())
         return replies
+
+    def _save(self) -> None:
+        """Write the scheduler; a disk that is full costs what was learned, not the training."""
+        if self.state_path is None:
+            return
+        try:
+            self.scheduler.save(self.state_path)
+        except OSError as error:
+            if not self._is_unsaved:
+                _LOG.warning(
+                    "bsfl: %s cannot be written, training goes on: %s", self.state_path, error
+                )
+            self._is_unsaved = True
+            return
+        if self._is_unsaved:
+            _LOG.warning("bsfl: %s is written again", self.state_path)
+        self._is_unsaved = False
 
     def _started(self) -> Federation:
         """Return the run that `start` began; other loops know nothing of deadlines."""

@@ -1,0 +1,118 @@
+"""What a training reply must hold before it is aggregated: checked, not believed."""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from flwr.app import Message, RecordDict
+from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic
+
+MOST_SAMPLES = 10**12
+"""A client that claims more samples is not believed."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class ContentCheck:
+    """Finds replies that would spoil an aggregation, or end it.
+
+    Strategies that aggregate as Flower's own do need one record of arrays, one of metrics, and a
+    weight; a NaN in one reply would be in every model from then on. Of a strategy that aggregates
+    in its own way only those replies are found that differ from most of the others.
+
+    Attributes:
+        weight_key: The metric that weighs replies; None if that is the strategy's own business.
+    """
+
+    def __init__(self, strategy: Any = None) -> None:
+        is_flowers = isinstance(strategy, FedAvg) and aggregates_as_flower(type(strategy))
+        self.weight_key: str | None = strategy.weighted_by_key if is_flowers else None
+        self._are_arrays = not isinstance(strategy, FedXgbBagging | FedXgbCyclic)
+
+    def fault(self, reply: Message) -> str | None:
+        """Return what is wrong with a reply, None if nothing is."""
+        if not reply.has_content():
+            return "it has no content"
+        return None if self.weight_key is None else self._fault(reply.content, self.weight_key)
+
+    def _fault(self, content: RecordDict, weight_key: str) -> str | None:
+        records, metrics = (
+            list(content.array_records.values()),
+            list(content.metric_records.values()),
+        )
+        if len(records) != 1 or len(metrics) != 1:
+            return (
+                f"it has {len(records)} ArrayRecords and {len(metrics)} MetricRecords instead of "
+                "one of each"
+            )
+        weight: Any = dict(metrics[0]).get(weight_key)
+        if not isinstance(weight, int | float) or not 0 < weight <= MOST_SAMPLES:
+            return f"its {weight_key} is {weight!r}"
+        return self._fault_of(records[0]) if self._are_arrays else None
+
+    @staticmethod
+    def _fault_of(arrays: Mapping[str, Any]) -> str | None:
+        for name, array in arrays.items():
+            try:
+                numbers = array.numpy()
+            except Exception as error:  # whatever the bytes of a stranger do to numpy
+                return f"array {name!r} cannot be read: {error}"
+            if numbers.shape != tuple(array.shape):
+                return f"array {name!r} has shape {numbers.shape} and claims {tuple(array.shape)}"
+            if np.issubdtype(numbers.dtype, np.inexact) and not np.isfinite(numbers).all():
+                return f"array {name!r} holds values that are not finite"
+        return None
+
+    def odd_ones(self, replies: Mapping[Key, Message]) -> dict[Key, str]:
+        """Return whose replies have other records, keys or shapes than most, and how they differ.
+
+        Of shapes that are equally frequent that of the first reply is the right one.
+        """
+        shapes = {key: self._shape(reply.content) for key, reply in replies.items()}
+        if len(set(shapes.values())) <= 1:
+            return {}
+        usual, _ = Counter(shapes.values()).most_common(1)[0]
+        return {
+            key: "its records differ from those of the others"
+            for key, shape in shapes.items()
+            if shape != usual
+        }
+
+    def _shape(self, content: RecordDict) -> Hashable:
+        arrays = {
+            (record, name, tuple(array.shape) if self._are_arrays else None)
+            for record, held in content.array_records.items()
+            for name, array in held.items()
+        }
+        metrics = {
+            (record, name, len(value) if isinstance(value, list) else None)
+            for record, held in content.metric_records.items()
+            for name, value in held.items()
+        }
+        return frozenset(arrays), frozenset(metrics)
+
+
+def aggregates_as_flower(strategy: type) -> bool:
+    """Return whether a strategy's aggregation is Flower's own, or calls it in the end."""
+    for cls in strategy.__mro__:
+        method = vars(cls).get("aggregate_train")
+        if method is None:
+            continue
+        if cls.__module__.startswith("flwr."):
+            return True
+        names = getattr(getattr(method, "__code__", None), "co_names", ())
+        if not {"super", "aggregate_train"} <= set(names):
+            return False
+    return False
+
+
+def number(value: Any, low: float, high: float) -> float | None:
+    """Return a number within limits as it is, None for anything else.
+
+    >>> number(0.5, 0.0, 1.0), number(float("nan"), 0.0, 1.0), number([1.0], 0.0, 1.0)
+    (0.5, None, None)
+    """
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_number and low <= value <= high else None

@@ -306,6 +306,6 @@ def test_answers_that_the_scheduler_has_given_up_are_passed_over():
     game = Game()
     game.open()
     game.scheduler.abandon(["a"])
-    game.hear_at(1.0, "a", "b", "c")
+    game.hear_at(1.0, ("a", 1), ("b", 1), ("c", 1))
     assert set(game.rounds.close().kept) == set(ALL)
     assert game.scheduler.outstanding == []

@@ -69,8 +69,8 @@ def test_a_round():
     assert game.told == [("b", "ok", 2.0), ("a", "failed", 3.0), ("c", "ok", 4.0)]
     assert game.scheduler.outstanding == []
     assert game.rounds.invitations.tokens == []
-    expected = "bsfl: 2 of 3 clients in 4.0 s, slowest 'c' after 4.0 s, 0 timed out, 1 failed, "
-    assert closed.line() == f"{expected}0 late, 2 of 3 seen"
+    expected = "bsfl: 2 of 3 clients in 4.0 s, slowest 'c' after 4.0 s, 0 timed out, "
+    assert closed.line() == f"{expected}1 failed ('a'), 0 late, 2 of 3 seen"
 
 
 def test_the_deadline_is_told_as_a_timeout_once():

@@ -115,12 +115,29 @@ class ClosedRound:
         return max(self.latencies, key=self.latencies.__getitem__, default=None)
 
     def line(self) -> str:
+        """Return one line for a log: how long the round took, and who it waited for in vain."""
         client = self.slowest
         slowest = "nobody answered"
         if client is not None:
             slowest = f"slowest {client!r} after {self.latencies[client]:.1f} s"
         return (
             f"bsfl: {len(self.kept)} of {len(self.cohort)} clients in {self.duration_s:.1f} s, "
-            f"{slowest}, {len(self.timeouts)} timed out, {len(self.failed)} failed, "
-            f"{self.n_late} late, {self.n_seen} of {self.n_fleet} seen"
+            f"{slowest}, {_counted('timed out', self.timeouts)}, "
+            f"{_counted('failed', self.failed)}, {self.n_late} late, "
+            f"{self.n_seen} of {self.n_fleet} seen"
         )
+
+
+def names(clients: Sequence[object], most: int = 5) -> str:
+    """Return some clients' names for a line of a log.
+
+    >>> names(["ann", "bob"]), names([1, 2, 3], most=2)
+    ("'ann', 'bob'", '1, 2 and 1 more')
+    """
+    listed = ", ".join(map(repr, clients[:most]))
+    return f"{listed} and {len(clients) - most} more" if len(clients) > most else listed
+
+
+def _counted(what: str, clients: Sequence[ClientId]) -> str:
+    named = f" ({names(clients)})" if clients else ""
+    return f"{len(clients)} {what}{named}"

@@ -23,11 +23,12 @@ class FakeNode:
 
     `tells` is a config record of its training replies. What the SuperLink knows of it: whether it
     was registered under its name, when, and its public key. `spoils` makes of its reply what it
-    sends instead; `repeats` says how often it sends it.
+    sends instead; `repeats` says how often it sends it. `evaluates` is how long it evaluates.
     """
 
     name: str
     takes: object = 1.0
+    evaluates: float | None = 1.0
     fails: int | None = None
     answers_queries: bool = True
     metrics: dict = field(default_factory=dict)
@@ -90,6 +91,8 @@ class FakeGrid(Grid):
             node = self.nodes[metadata.dst_node_id]
             if metadata.message_type == "query":
                 self._query(node, message)
+            elif metadata.message_type == "evaluate":
+                self._evaluate(node, message)
             else:
                 self._train(node, message)
         return ids
@@ -102,6 +105,15 @@ class FakeGrid(Grid):
         else:
             reply = Message(Error(RAISED, "No query function registered"), reply_to=message)
         self._answer(message, reply, 0.5)
+
+    def _evaluate(self, node, message):
+        self.evaluated.append(message.metadata.dst_node_id)
+        metrics = MetricRecord({"num-examples": 10, "accuracy": float(node.name)})
+        reply = Message(RecordDict({"metrics": metrics}), reply_to=message)
+        if node.spoils is not None:
+            reply = node.spoils(reply) or reply
+        seconds = message.metadata.ttl if node.evaluates is None else node.evaluates
+        self._answer(message, reply, seconds)
 
     def _train(self, node, message):
         self.ttls.append(message.metadata.ttl)
@@ -155,10 +167,8 @@ class FakeGrid(Grid):
         return replies
 
     def send_and_receive(self, messages, *, timeout=None):
-        """What the strategy sends past bsfl: evaluation."""
-        for message in messages:
-            assert message.metadata.message_type == "evaluate"
-            self.evaluated.append(message.metadata.dst_node_id)
+        """What a strategy sends past bsfl."""
+        assert all(message.metadata.message_type == "query" for message in messages)
         return []
 
 

@@ -90,7 +90,7 @@ def test_the_first_name_that_a_node_tells_is_its_own_for_good():
 
 
 def test_an_app_with_a_query_handler_is_asked(monkeypatch):
-    monkeypatch.setattr("bsfl.integrations.flower.selected.has_query_handler", lambda: True)
+    monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     selected, grid = federation(nameless(1.0, 1.0, 1.0))
     start(selected, grid, rounds=2)
     assert grid.queries == ["0", "1", "2"], "once each"
@@ -98,7 +98,7 @@ def test_an_app_with_a_query_handler_is_asked(monkeypatch):
 
 
 def test_an_app_that_surely_has_no_query_handler_is_never_asked(monkeypatch):
-    monkeypatch.setattr("bsfl.integrations.flower.selected.has_query_handler", lambda: False)
+    monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: False)
     selected, grid = federation(nameless(1.0, 1.0), identity="partition-id")
     start(selected, grid, rounds=2)
     assert grid.queries == []
@@ -205,7 +205,7 @@ def test_a_silent_first_node_is_not_the_last_one_asked():
 
 def test_answers_that_keep_coming_are_waited_for(monkeypatch):
     """Each node says who it is ten seconds after the one before."""
-    monkeypatch.setattr("bsfl.integrations.flower.selected.has_query_handler", lambda: True)
+    monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     selected, grid = federation(nameless(1, 1, 1, 1, 1, 1))
     answer, turn = grid._answer, itertools.count(1)
     grid._answer = lambda m, reply, s: answer(
@@ -217,7 +217,7 @@ def test_answers_that_keep_coming_are_waited_for(monkeypatch):
 
 
 def test_newcomers_that_keep_coming_do_not_stop_a_fleet_that_is_large_enough(monkeypatch):
-    monkeypatch.setattr("bsfl.integrations.flower.selected.has_query_handler", lambda: True)
+    monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     selected, grid = federation(nameless(1, 1, 1, 1, 1, 1), wait_s=25.0)
     answer, turn = grid._answer, itertools.count(1)
     grid._answer = lambda m, reply, s: answer(
@@ -281,7 +281,7 @@ def test_of_nodes_that_are_there_from_the_start_the_first_to_register_has_the_na
 
 def test_a_quick_answer_does_not_win_a_name(monkeypatch):
     """The thief says who it is long before the one that registered first."""
-    monkeypatch.setattr("bsfl.integrations.flower.selected.has_query_handler", lambda: True)
+    monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     nodes = nameless(1.0, 1.0, 1.0)
     nodes[102].name, nodes[101].registered_at, nodes[102].registered_at = "0", "1", "2"
     selected, grid = federation(nodes)

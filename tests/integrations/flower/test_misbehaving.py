@@ -64,8 +64,8 @@ def of_another_shape(reply):
 
 
 SPOILT = {
-    "no content": (holding(arrays=None, metrics=None), "0 ArrayRecords and 0 MetricRecords"),
-    "no arrays": (holding(arrays=None), "it has 0 ArrayRecords and 1 MetricRecords instead of one"),
+    "no content": (holding(arrays=None, metrics=None), "it has 0 ArrayRecords instead of one"),
+    "no arrays": (holding(arrays=None), "it has 0 ArrayRecords instead of one"),
     "two records": (holding(more=arrays(1.0)), "it has 2 ArrayRecords"),
     "a config": (holding(arrays=None, metrics=None, config=ConfigRecord({"a": 1})), "it has 0 Arr"),
     "NaN weights": (holding(arrays=arrays(NAN, 1.0)), "array 'w' holds values that are not finite"),

@@ -10,16 +10,22 @@ from bsfl.scheduler import Scheduler
 with optional_imports():
     from bsfl.integrations.flower.federation import RoundSummary
     from bsfl.integrations.flower.identity import Identity
+    from bsfl.integrations.flower.loop import Cohort, rounds
+    from bsfl.integrations.flower.participation import Participation, write_latencies
     from bsfl.integrations.flower.replies import REPORTED_KEY, Latency
     from bsfl.integrations.flower.selected import Selected
 
 __all__ = [
     "BSFL",
     "REPORTED_KEY",
+    "Cohort",
     "Identity",
     "Latency",
+    "Participation",
     "RoundSummary",
     "Scheduler",
     "Selected",
     "make_policy",
+    "rounds",
+    "write_latencies",
 ]

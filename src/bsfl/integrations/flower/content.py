@@ -26,10 +26,18 @@ class ContentCheck:
         weight_key: The metric that weighs replies; None if that is the strategy's own business.
     """
 
-    def __init__(self, strategy: Any = None) -> None:
-        is_flowers = isinstance(strategy, FedAvg) and aggregates_as_flower(type(strategy))
+    def __init__(self, strategy: Any = None, method: str = "aggregate_train") -> None:
+        """Read what a strategy needs.
+
+        Args:
+            strategy: The strategy; None: nobody knows what is done with replies.
+            method: Which of its methods gets the replies.
+        """
+        is_flowers = isinstance(strategy, FedAvg) and aggregates_as_flower(type(strategy), method)
         self.weight_key: str | None = strategy.weighted_by_key if is_flowers else None
+        self._is_train = method == "aggregate_train"
         self._are_arrays = not isinstance(strategy, FedXgbBagging | FedXgbCyclic)
+        self._usual: Hashable = None
 
     def fault(self, reply: Message) -> str | None:
         """Return what is wrong with a reply, None if nothing is."""
@@ -38,19 +46,17 @@ class ContentCheck:
         return None if self.weight_key is None else self._fault(reply.content, self.weight_key)
 
     def _fault(self, content: RecordDict, weight_key: str) -> str | None:
-        records, metrics = (
-            list(content.array_records.values()),
-            list(content.metric_records.values()),
-        )
-        if len(records) != 1 or len(metrics) != 1:
-            return (
-                f"it has {len(records)} ArrayRecords and {len(metrics)} MetricRecords instead of "
-                "one of each"
-            )
+        records = list(content.array_records.values())
+        metrics = list(content.metric_records.values())
+        if self._is_train and len(records) != 1:
+            return f"it has {len(records)} ArrayRecords instead of one"
+        if len(metrics) != 1:
+            return f"it has {len(metrics)} MetricRecords instead of one"
         weight: Any = dict(metrics[0]).get(weight_key)
         if not isinstance(weight, int | float) or not 0 < weight <= MOST_SAMPLES:
             return f"its {weight_key} is {weight!r}"
-        return self._fault_of(records[0]) if self._are_arrays else None
+        is_checked = self._is_train and self._are_arrays
+        return self._fault_of(records[0]) if is_checked else None
 
     @staticmethod
     def _fault_of(arrays: Mapping[str, Any]) -> str | None:
@@ -68,12 +74,15 @@ class ContentCheck:
     def odd_ones(self, replies: Mapping[Key, Message]) -> dict[Key, str]:
         """Return whose replies have other records, keys or shapes than most, and how they differ.
 
-        Of shapes that are equally frequent that of the first reply is the right one.
+        Of shapes that are equally frequent that of earlier replies is right, or else that of the
+        first one.
         """
         shapes = {key: self._shape(reply.content) for key, reply in replies.items()}
-        if len(set(shapes.values())) <= 1:
+        counts = Counter(shapes.values())
+        if not counts:
             return {}
-        usual, _ = Counter(shapes.values()).most_common(1)[0]
+        usual = max(counts, key=lambda shape: (counts[shape], shape == self._usual))
+        self._usual = usual
         return {
             key: "its records differ from those of the others"
             for key, shape in shapes.items()
@@ -85,6 +94,7 @@ class ContentCheck:
             (record, name, tuple(array.shape) if self._are_arrays else None)
             for record, held in content.array_records.items()
             for name, array in held.items()
+            if self._is_train
         }
         metrics = {
             (record, name, len(value) if isinstance(value, list) else None)
@@ -94,16 +104,16 @@ class ContentCheck:
         return frozenset(arrays), frozenset(metrics)
 
 
-def aggregates_as_flower(strategy: type) -> bool:
+def aggregates_as_flower(strategy: type, method: str = "aggregate_train") -> bool:
     """Return whether a strategy's aggregation is Flower's own, or calls it in the end."""
     for cls in strategy.__mro__:
-        method = vars(cls).get("aggregate_train")
-        if method is None:
+        function = vars(cls).get(method)
+        if function is None:
             continue
         if cls.__module__.startswith("flwr."):
             return True
-        names = getattr(getattr(method, "__code__", None), "co_names", ())
-        if not {"super", "aggregate_train"} <= set(names):
+        names = getattr(getattr(function, "__code__", None), "co_names", ())
+        if not {"super", method} <= set(names):
             return False
     return False
 

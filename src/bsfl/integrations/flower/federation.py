@@ -4,19 +4,20 @@
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from flwr.app import DEFAULT_TTL, Message, MetricRecord
+from flwr.serverapp import Grid
 
 from bsfl import checks
 from bsfl.clients import ClientId
-from bsfl.errors import InvalidInput, NotEnoughClients
-from bsfl.integrations.flower.directory import Directory, Presence
-from bsfl.integrations.flower.identity import told_name
+from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.evaluation import Evaluations
+from bsfl.integrations.flower.nodes import Nodes
 from bsfl.integrations.flower.wire import Wire
 from bsfl.records import Observation
-from bsfl.rounds import ClosedRound, RoundPlan, Rounds, pause_s
+from bsfl.rounds import ClosedRound, RoundPlan, Rounds
 
 _LOG = logging.getLogger("flwr")
 
@@ -83,90 +84,66 @@ class Federation:
 
     Attributes:
         rounds: Chooses, waits and tells the scheduler; invitations go by the ids of messages.
-        limits: How many clients a round needs, and the numbers of a round.
+        nodes: Who is connected.
         wire: Sends messages and judges replies.
-        directory: Who is behind the nodes.
-        presence: Who has been away for how long.
+        evaluations: Asks clients to evaluate.
+        plan: Returns the numbers of a round.
         cohort: The clients of this round by their nodes.
     """
 
     rounds: Rounds[str]
-    limits: Limits
+    nodes: Nodes
     wire: Wire
-    directory: Directory
-    presence: Presence
+    evaluations: Evaluations
+    plan: Callable[[int], Limits]
     cohort: dict[int, ClientId] = field(default_factory=dict)
+    _server_round: int = 0
     _reasons: dict[ClientId, str] = field(default_factory=dict)
+
+    @property
+    def grid(self) -> Grid:
+        return self.nodes.grid
 
     # --- choosing -------------------------------------------------------------------------------
 
-    def choose(self) -> list[int]:
+    def choose(self, server_round: int) -> list[int]:
         """Start a round: wait until there are clients, return the nodes of those chosen."""
-        node_of = self._wait_for_clients()
-        self._say_goodbye()
-        self.cohort = {node_of[client]: client for client in self.rounds.open(set(node_of))}
-        self.directory.invite(self.cohort)
+        rounds, limits = self.rounds, self.plan(server_round)
+        self._server_round, rounds.plan = server_round, limits
+        node_of = self.nodes.wait(
+            self._busy,
+            min_clients=limits.min_clients,
+            min_free=limits.min_free,
+            wait_s=limits.wait_s,
+            pause=rounds.clock.sleep,
+            is_settled=lambda: rounds.clock.monotonic() >= rounds.invitations.settled_at,
+        )
+        rounds.seen.difference_update(self.nodes.say_goodbye())
+        self.cohort = {node_of[client]: client for client in rounds.open(set(node_of))}
+        self.nodes.directory.invite(self.cohort)
         return list(self.cohort)
 
-    def _say_goodbye(self) -> None:
-        """Take clients out of the fleet that have been away for long."""
-        scheduler = self.rounds.scheduler
-        left = self.presence.left(scheduler.clients, self.directory.clients())
-        if left:
-            scheduler.leave(left)
-            self.rounds.seen.difference_update(left)
-            self.directory.forget(set(left))
-            _LOG.info("bsfl: %d clients are gone and have left, among them %r", len(left), left[0])
+    def free(self) -> list[int]:
+        """Return the nodes of the clients that are connected and not busy."""
+        busy = self._busy()
+        return [node for node in self.nodes.look().values() if node not in busy]
 
-    def _wait_for_clients(self) -> dict[ClientId, int]:
-        """Return the nodes of all clients that can be invited, as soon as there are enough."""
-        clock, limits, invitations = self.rounds.clock, self.limits, self.rounds.invitations
-        start = clock.monotonic()
-        n_before = -1
-        while True:
-            self._listen()
-            online = set(self.wire.grid.get_node_ids())
-            self.directory.update(self.wire.grid, online)
-            clients = self.directory.clients()
-            busy = {self.wire.node_of[token] for token in invitations.tokens}
-            free = {client: node for client, node in clients.items() if node not in busy}
-            is_enough = len(clients) >= limits.min_clients and len(free) >= limits.min_free
-            now = clock.monotonic()
-            is_late = now - start >= limits.wait_s
-            if is_enough and (is_late or not self.directory.is_waiting()):
-                return free
-            too_few_without_stragglers = len(clients) < limits.min_clients
-            if is_late and (too_few_without_stragglers or now >= invitations.settled_at):
-                n_named = self.directory.n_named
-                raise self._too_few(now - start, len(online), n_named, len(clients), len(free))
-            if n_before != (n_before := len(clients)):
-                _LOG.info(
-                    "bsfl: waiting; %d of %d nodes have said who they are, at least %d must",
-                    n_before,
-                    len(online),
-                    limits.min_clients,
-                )
-            clock.sleep(pause_s(clock.monotonic() - start))
-
-    def _too_few(
-        self, waited_s: float, n_online: int, n_named: int, n_clients: int, n_free: int
-    ) -> NotEnoughClients:
-        shared = f" as {n_clients} clients" if n_clients < n_named else ""
-        return NotEnoughClients(
-            f"waited {waited_s:.0f} s for {self.limits.min_clients} clients "
-            f"({self.limits.min_free} of them free): {n_online} nodes are connected, "
-            f"{n_named} have said who they are{shared}, {n_free} are free"
-        )
+    def _busy(self) -> set[int]:
+        """Hear what came in; return the nodes that still work on something."""
+        self._listen()
+        self.evaluations.listen()
+        training = {self.wire.node_of[token] for token in self.rounds.invitations.tokens}
+        return training | self.evaluations.busy
 
     # --- the exchange ---------------------------------------------------------------------------
 
     def exchange(
-        self, server_round: int, messages: list[Message], timeout: float | None
+        self, messages: list[Message], timeout: float | None
     ) -> tuple[list[Message], RoundSummary]:
         """Send a round's messages; return the replies to aggregate once the round is over."""
         start = self.rounds.clock.monotonic()
         self._reasons = {}
-        sent = self._send(messages, self.limits.expiry_s(timeout))
+        sent = self._send(messages, self.rounds.plan.expiry_s(timeout))
         self.rounds.sent(sent, at=start, timeout_s=timeout)
         mine = set(sent.values())
         replies: dict[str, Message] = {}
@@ -175,9 +152,9 @@ class Federation:
             if self.rounds.is_over():
                 break
             self.rounds.clock.sleep(self.rounds.pause_s())
-        closed = self.rounds.close()
-        summary = RoundSummary(server_round=server_round, reasons=self._reasons, **asdict(closed))
-        trained = {client: replies[sent[client]] for client in closed.kept}
+        closed = asdict(self.rounds.close())
+        summary = RoundSummary(server_round=self._server_round, reasons=self._reasons, **closed)
+        trained = {client: replies[sent[client]] for client in summary.kept}
         if self.wire.check.weight_key is not None:
             odd = self.wire.check.odd_ones(trained)
             for client, reason in odd.items():
@@ -202,7 +179,11 @@ class Federation:
         """Hear what came in, for this round and for earlier ones; return the replies."""
         replies = self.wire.receive(self.rounds.invitations.tokens)
         self.rounds.hear({token: self._observation(token, r) for token, r in replies.items()})
-        self._learn_names(replies)
+        for token, reply in replies.items():
+            if renamed := self.nodes.hear(self.wire.node_of[token], reply):
+                before, after = renamed
+                self.rounds.seen.discard(before)
+                self.rounds.seen.update(() if after is None else [after])
         return replies
 
     def _observation(self, token: str, reply: Message) -> Observation:
@@ -214,18 +195,3 @@ class Federation:
             if not reply.has_error():  # Flower tells of errors
                 _LOG.warning("bsfl: the answer of %r is not used: %s", invitation.client, reason)
         return seen
-
-    def _learn_names(self, replies: dict[str, Message]) -> None:
-        """Read in replies who their senders are: who went by a node id has another name now."""
-        key, scheduler, seen = self.directory.reply_key, self.rounds.scheduler, self.rounds.seen
-        if key is None:
-            return
-        for token, reply in replies.items():
-            node = self.wire.node_of[token]
-            if renamed := self.directory.hear(node, told_name(reply, key)):
-                before, after = renamed
-                scheduler.leave([before])
-                seen.discard(before)
-                if self.directory.holds(after, node):
-                    scheduler.join([after])
-                    seen.add(after)

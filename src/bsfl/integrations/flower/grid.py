@@ -65,8 +65,8 @@ class CohortGrid(GridAround):
         self._n_looks += 1
         if self._n_looks > MOST_LOOKS:
             raise InvalidInput(
-                f"the strategy waits for more than the {len(self.nodes)} nodes that were chosen "
-                "for this round; lower the number of nodes that it wants to train"
+                f"the strategy waits for more than the {len(self.nodes)} nodes that it is given "
+                "in this round; lower the number of nodes that it wants"
             )
         return list(self.nodes)
 
@@ -75,20 +75,22 @@ class CohortGrid(GridAround):
         return [node for node in self.grid.get_nodes() if node.node_id in chosen]
 
 
-class TrainingGrid(GridAround):
-    """The grid of the strategy's loop: training messages go another way, all others as usual."""
+class ExchangeGrid(GridAround):
+    """The grid of a strategy's loop: training and evaluation go another way, the rest as usual."""
 
-    def __init__(self, grid: Grid, exchange: Exchange) -> None:
+    def __init__(self, grid: Grid, *, train: Exchange, evaluate: Exchange) -> None:
         super().__init__(grid)
-        self._exchange = exchange
+        self._ways = {"train": train, "evaluate": evaluate}
 
     def send_and_receive(self, messages: Messages, *, timeout: float | None = None) -> Messages:
         messages = list(messages)
-        if any(is_training(message) for message in messages):
-            return self._exchange(messages, timeout)
-        return self.grid.send_and_receive(messages, timeout=timeout)
+        kinds = {kind(message) for message in messages}
+        way = self._ways.get(kinds.pop()) if len(kinds) == 1 else None
+        if way is not None:
+            return way(messages, timeout)
+        return self.grid.send_and_receive(messages, timeout=timeout) if messages else []
 
 
-def is_training(message: Message) -> bool:
-    """Return whether a message asks a client to train."""
-    return message.metadata.message_type.partition(".")[0] == "train"
+def kind(message: Message) -> str:
+    """Return what a message asks a client to do."""
+    return message.metadata.message_type.partition(".")[0]

@@ -1,0 +1,116 @@
+"""A strategy around another one: what it does not do itself, the other does."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp import strategy as strategies
+from flwr.serverapp.strategy import Strategy
+
+from bsfl.errors import InvalidInput
+
+DIFFERENTIAL_PRIVACY = (
+    strategies.DifferentialPrivacyClientSideAdaptiveClipping,
+    strategies.DifferentialPrivacyClientSideFixedClipping,
+    strategies.DifferentialPrivacyServerSideAdaptiveClipping,
+    strategies.DifferentialPrivacyServerSideFixedClipping,
+)
+PRIVACY_REASON = (
+    "differential privacy is accounted for on the assumption that clients are drawn at random and "
+    "that their number is fixed; a selection that learns from the clients breaks both, and the "
+    "promised epsilon would be wrong"
+)
+
+
+class StrategyAround(Strategy):
+    """A strategy that does what another one does.
+
+    Attributes and methods of the other one are read, called and set as if they were here, so that
+    an app need not know that its strategy is wrapped. What a class declares is its own.
+
+    Attributes:
+        strategy: The other one.
+    """
+
+    strategy: Strategy
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+
+    if not TYPE_CHECKING:  # else every typing error would be an attribute of the other one
+
+        def __getattr__(self, name: str) -> Any:
+            inner = vars(self).get("strategy")
+            if inner is None or (name.startswith("__") and name.endswith("__")):
+                raise AttributeError(name)
+            try:
+                return getattr(inner, name)
+            except AttributeError:
+                raise AttributeError(
+                    f"neither {type(self).__name__} nor the {type(inner).__name__} in it has an "
+                    f"attribute {name!r}"
+                ) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self) or _declares(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.strategy, name, value)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        self.strategy.summary()
+
+
+def _declares(cls: type, name: str) -> bool:
+    """Return whether a class, or one that it is made of, has or announces an attribute."""
+    return hasattr(cls, name) or any(
+        name in vars(base).get("__annotations__", {}) for base in cls.__mro__
+    )
+
+
+def check_strategy(strategy: Any) -> None:
+    """Raise InvalidInput if a strategy cannot train the clients that it is given."""
+    if not isinstance(strategy, Strategy):
+        raise InvalidInput(
+            "strategy must be a Flower strategy of the Message API (flwr.serverapp.strategy), "
+            f"got {strategy!r}"
+        )
+    if isinstance(strategy, StrategyAround):
+        raise InvalidInput(
+            f"strategy is wrapped already; wrap it in {type(strategy).__name__} once"
+        )
+    layer: Any = strategy
+    while layer is not None:
+        if isinstance(layer, DIFFERENTIAL_PRIVACY):
+            raise InvalidInput(f"{type(layer).__name__} cannot be combined: {PRIVACY_REASON}")
+        layer = getattr(layer, "strategy", None)
+    if getattr(strategy, "fraction_train", 1.0) == 0.0:
+        raise InvalidInput(
+            f"fraction_train of {type(strategy).__name__} must not be 0: nobody would train"
+        )
+
+
+@contextmanager
+def lent(strategy: Strategy, attributes: dict[str, Any]) -> Iterator[None]:
+    """Give a strategy other attributes for a while."""
+    mine = vars(strategy)
+    before = {name: mine[name] for name in attributes if name in mine}
+    mine.update(attributes)
+    try:
+        yield
+    finally:
+        for name in attributes:
+            mine.pop(name, None)
+        mine.update(before)

@@ -1,0 +1,145 @@
+"""The nodes of one run: who is connected, who is behind them, and who may train."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from bsfl.clients import ClientId
+from bsfl.errors import NotEnoughClients
+from bsfl.integrations.flower.directory import Directory
+from bsfl.integrations.flower.identity import told_name
+from bsfl.integrations.flower.presence import Presence
+from bsfl.rounds import Clock, pause_s
+from bsfl.scheduler import Scheduler
+
+Eligible = Callable[[Any], bool]
+"""Whether a node may train; gets what the SuperLink knows of it (`NodeInfo`)."""
+
+_LOG = logging.getLogger("flwr")
+
+
+@dataclass(slots=True, kw_only=True)
+class Nodes:
+    """Who is connected. It keeps the scheduler's fleet as it is.
+
+    Attributes:
+        grid: The federation.
+        scheduler: Is told who has left.
+        clock: The server's.
+        directory: Who is behind the nodes.
+        presence: Who has been away for how long.
+        eligible: Who may train; None: everybody.
+    """
+
+    grid: Grid
+    scheduler: Scheduler
+    clock: Clock
+    directory: Directory
+    presence: Presence
+    eligible: Eligible | None = None
+    _n_online: int = 0
+    _refused: set[int] = field(default_factory=set)  # whose eligibility could not be found out
+
+    def look(self) -> dict[ClientId, int]:
+        """Return the nodes of the clients that are connected and may train."""
+        online = set(self.grid.get_node_ids())
+        self._n_online = len(online)
+        self.directory.update(self.grid, online)
+        clients = self.directory.clients()
+        if self.eligible is None:
+            return clients
+        return {client: node for client, node in clients.items() if self._may_train(node)}
+
+    def _may_train(self, node: int) -> bool:
+        assert self.eligible is not None
+        try:
+            return bool(self.eligible(self.directory.info(node)))
+        except Exception as error:  # somebody else's code, about a node that says what it likes
+            if node not in self._refused:
+                self._refused.add(node)
+                _LOG.warning(
+                    "bsfl: your eligible function failed for node %d (%r); it is not invited",
+                    node,
+                    error,
+                )
+            return False
+
+    def wait(
+        self,
+        listen: Callable[[], set[int]],
+        *,
+        min_clients: int,
+        min_free: int,
+        wait_s: float,
+        pause: Callable[[float], None],
+        is_settled: Callable[[], bool],
+    ) -> dict[ClientId, int]:
+        """Return the nodes of all clients that can be invited, as soon as there are enough.
+
+        Args:
+            listen: Hears what came in; returns the nodes that are busy.
+            min_clients: How many must be connected.
+            min_free: How many of them must not be busy.
+            wait_s: Seconds to wait for them.
+            pause: Waits while there are enough, of whom too many are busy.
+            is_settled: Whether nobody is busy for whom waiting would help.
+        """
+        start, n_before = self.clock.monotonic(), -1
+        while True:
+            busy = listen()
+            clients = self.look()
+            idle = {client: node for client, node in clients.items() if node not in busy}
+            waited_s = self.clock.monotonic() - start
+            is_late = waited_s >= wait_s
+            is_there = len(clients) >= min_clients and (is_late or not self.directory.is_waiting())
+            if is_there and len(idle) >= min_free:
+                return idle
+            if is_late and (len(clients) < min_clients or is_settled()):
+                raise NotEnoughClients(
+                    f"waited {waited_s:.0f} s for {min_clients} clients ({min_free} of them free): "
+                    f"{self._n_online} nodes are connected, {self.directory.n_named} have said who "
+                    f"they are{self._apart(len(clients))}, {len(idle)} are free"
+                )
+            if n_before != (n_before := len(clients)):
+                _LOG.info(
+                    "bsfl: waiting; %d of %d nodes can be invited, at least %d must",
+                    n_before,
+                    self._n_online,
+                    min_clients,
+                )
+            (pause if is_there else self.clock.sleep)(pause_s(waited_s))
+
+    def _apart(self, n_clients: int) -> str:
+        """Return what becomes of nodes that have said who they are, if not all can be invited."""
+        n_named, n_known = self.directory.n_named, len(self.directory.clients())
+        shared = f" as {n_known} clients" if n_known < n_named else ""
+        return f"{shared}, {n_clients} are eligible" if n_clients < n_known else shared
+
+    def say_goodbye(self) -> list[ClientId]:
+        """Take clients out of the fleet that have been away for long; return them."""
+        left = self.presence.left(self.scheduler.clients, self.directory.clients())
+        if left:
+            self.scheduler.leave(left)
+            self.directory.forget(set(left))
+            _LOG.info("bsfl: %d clients are gone and have left, among them %r", len(left), left[0])
+        return left
+
+    def hear(self, node: int, reply: Message) -> tuple[ClientId, ClientId | None] | None:
+        """Read in a reply who its sender is; return the name it had, and that it has now, if any.
+
+        Who went by a node id leaves as such, and joins under the name that is its own.
+        """
+        key = self.directory.reply_key
+        renamed = None if key is None else self.directory.hear(node, told_name(reply, key))
+        if renamed is None:
+            return None
+        before, after = renamed
+        self.scheduler.leave([before])
+        if not self.directory.holds(after, node):
+            return before, None
+        self.scheduler.join([after])
+        return before, after

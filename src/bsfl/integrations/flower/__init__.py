@@ -14,6 +14,7 @@ with optional_imports():
     from bsfl.integrations.flower.participation import Participation, write_latencies
     from bsfl.integrations.flower.replies import REPORTED_KEY, Latency
     from bsfl.integrations.flower.selected import Selected
+    from bsfl.integrations.flower.simulated import simulated
 
 __all__ = [
     "BSFL",
@@ -27,5 +28,6 @@ __all__ = [
     "Selected",
     "make_policy",
     "rounds",
+    "simulated",
     "write_latencies",
 ]

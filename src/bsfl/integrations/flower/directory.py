@@ -95,6 +95,12 @@ class Directory:
         """Return the node of every client that was online at the last look."""
         return {client: node for client, node in self._holder.items() if node in self._online}
 
+    def client_of(self, node: int) -> ClientId:
+        """Return who is behind a node that has a name."""
+        client = self._nodes[node].client
+        assert client is not None
+        return client
+
     def info(self, node: int) -> "NodeInfo":
         return self._nodes[node].info
 

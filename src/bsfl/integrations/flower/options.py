@@ -16,7 +16,9 @@ from bsfl.integrations.flower.federation import Federation, Limits
 from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.nodes import Eligible, Nodes
 from bsfl.integrations.flower.presence import Presence
-from bsfl.integrations.flower.replies import Latency, Stopwatch, check_latency
+from bsfl.integrations.flower.replies import Latency, Stopwatch, Timer, check_latency
+from bsfl.integrations.flower.simulated import Simulated
+from bsfl.integrations.flower.virtual import VirtualGrid
 from bsfl.integrations.flower.wire import Wire
 from bsfl.over_selection import Invite
 from bsfl.requirements import LOSS, needs_of
@@ -34,7 +36,7 @@ class Options:
     identity: Identity = "auto"
     leave_after_s: float | None = 300.0
     eligible: Eligible | None = None
-    latency: Latency = "round-trip"
+    latency: Latency | Simulated = "round-trip"
     deadline_s: Deadline = None
     evaluate_deadline_s: Deadline = None
     quorum: int | None = None
@@ -46,7 +48,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_identity(self.identity)
-        check_latency(self.latency)
+        if not isinstance(self.latency, Simulated):
+            check_latency(self.latency)
         if self.leave_after_s is not None:
             checks.at_least("leave_after_s", self.leave_after_s, 0.0)
         if self.eligible is not None and not callable(self.eligible):
@@ -85,18 +88,20 @@ class Options:
 
     def evaluation_s(self, limits: Limits, server_round: int) -> float | None:
         """Return after how many seconds an evaluation ends; None: the strategy's own timeout."""
-        if self.evaluate_deadline_s is None:
-            return limits.deadline_s
+        if self.evaluate_deadline_s is None:  # simulated seconds say nothing about an evaluation
+            return None if isinstance(self.latency, Simulated) else limits.deadline_s
         return seconds_of("evaluate_deadline_s", self.evaluate_deadline_s, server_round)
 
     def federation(
         self, grid: Grid, scheduler: Scheduler, strategy: Any, clock: Clock
     ) -> Federation:
         """Return a run on a grid that has met nobody yet."""
+        nodes = self.nodes(grid, scheduler, clock)
+        wire, training_clock = self.wire(nodes, strategy)
         return Federation(
-            rounds=Rounds(scheduler, self.limits(scheduler, strategy, 1), clock=clock),
-            nodes=self.nodes(grid, scheduler, clock),
-            wire=self.wire(grid, scheduler, strategy),
+            rounds=Rounds(scheduler, self.limits(scheduler, strategy, 1), clock=training_clock),
+            nodes=nodes,
+            wire=wire,
             evaluations=Evaluations(
                 grid=grid, clock=clock, check=ContentCheck(strategy, "aggregate_evaluate")
             ),
@@ -115,15 +120,26 @@ class Options:
             eligible=self.eligible,
         )
 
-    def wire(self, grid: Grid, scheduler: Scheduler, strategy: Any) -> Wire:
-        return Wire(
+    def _timer(self, nodes: Nodes) -> Timer:
+        if isinstance(self.latency, Simulated):
+            client_of = nodes.directory.client_of
+            return VirtualGrid(nodes.grid, self.latency, client_of, nodes.clock)
+        return Stopwatch(self.latency)
+
+    def wire(self, nodes: Nodes, strategy: Any) -> tuple[Wire, Clock]:
+        """Return what carries training messages, and the clock on which training takes time."""
+        grid, clock, timer = nodes.grid, nodes.clock, self._timer(nodes)
+        if isinstance(timer, VirtualGrid):
+            grid, clock = timer, timer.clock
+        wire = Wire(
             grid=grid,
             check=ContentCheck(strategy),
-            stopwatch=Stopwatch(self.latency),
+            stopwatch=timer,
             samples_key=getattr(strategy, "weighted_by_key", None),
             loss_key=self.loss_key,
-            needs_loss=needs_of(scheduler.policy) >= LOSS,
+            needs_loss=needs_of(nodes.scheduler.policy) >= LOSS,
         )
+        return wire, clock
 
 
 def seconds_of(name: str, deadline: Deadline, server_round: int) -> float | None:

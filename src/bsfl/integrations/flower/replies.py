@@ -1,8 +1,9 @@
 """What a reply tells, whoever sent it: numbers that are checked, not believed."""
 
+import logging
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
@@ -13,11 +14,16 @@ from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import number
 from bsfl.records import LATENCY_RANGE, Outcome
 
+_LOG = logging.getLogger("flwr")
+
 EXPIRED = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
 """Errors with which the SuperLink answers for a client whose time is over."""
 
 REPORTED_KEY = "duration-s"
 """Name of the metric in which a client reports how many seconds it worked."""
+
+CERTAINLY_MORE = 1.1
+"""A report that exceeds the round trip by this factor, and a second, is no error of measurement."""
 
 Latency = Literal["round-trip", "reported"] | Callable[[ClientId, Message, float], float]
 """Where latencies come from; a function gets the client, its reply and the round trip."""
@@ -52,6 +58,13 @@ def check_latency(source: Latency) -> Latency:
     return source
 
 
+class Timer(Protocol):
+    """Anything that tells how long a reply took."""
+
+    def latency(self, client: ClientId, reply: Message, round_trip_s: float) -> float:
+        """Return seconds; raise InvalidInput where nobody knows."""
+
+
 class Stopwatch:
     """Turns replies into latencies.
 
@@ -63,6 +76,7 @@ class Stopwatch:
     def __init__(self, source: Latency) -> None:
         self.source = source
         self.fastest_s = math.inf
+        self._has_warned = False
 
     def latency(self, client: ClientId, reply: Message, round_trip_s: float) -> float:
         self.fastest_s = min(self.fastest_s, round_trip_s)
@@ -73,6 +87,17 @@ class Stopwatch:
         reported = metric(reply, REPORTED_KEY)
         if reported is None:
             return round_trip_s
+        if reported > CERTAINLY_MORE * round_trip_s + 1.0 and not self._has_warned:
+            self._has_warned = True
+            _LOG.warning(
+                "bsfl: client %r reports %.1f s of work and has answered after %.1f s, which is "
+                "taken instead, as for all who report more than that; if seconds are simulated, "
+                "use latency=simulated(%r)",
+                client,
+                reported,
+                round_trip_s,
+                REPORTED_KEY,
+            )
         return min(max(reported, self.fastest_s), round_trip_s)
 
 

@@ -21,6 +21,7 @@ from bsfl.integrations.flower.nodes import Eligible
 from bsfl.integrations.flower.options import Deadline, Options
 from bsfl.integrations.flower.participation import Participation, participation
 from bsfl.integrations.flower.replies import Latency
+from bsfl.integrations.flower.simulated import Simulated
 from bsfl.over_selection import Invite
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
@@ -64,7 +65,7 @@ class Selected(StrategyAround):
         identity: Identity = "auto",
         leave_after_s: float | None = 300.0,
         eligible: Eligible | None = None,
-        latency: Latency = "round-trip",
+        latency: Latency | Simulated = "round-trip",
         deadline_s: Deadline = None,
         evaluate_deadline_s: Deadline = None,
         quorum: int | None = None,
@@ -91,7 +92,8 @@ class Selected(StrategyAround):
                 before every round. None: all may.
             latency: What the scheduler learns from: "round-trip" as the server measures it,
                 "reported" by the client in the metric "duration-s", kept within what the server
-                saw, or a function of the client, its reply and the round trip.
+                saw, a function of the client, its reply and the round trip, or `simulated(...)`,
+                in a simulation, with a virtual clock for all that is timed.
             deadline_s: Seconds after which a round ends without those who have not answered, or a
                 function of the round's number. None: the policy's tau_max if it has one, else no
                 deadline but that of `start`.

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import MOST_SAMPLES, ContentCheck
-from bsfl.integrations.flower.replies import Stopwatch, is_lost, metric, outcome_of
+from bsfl.integrations.flower.replies import Timer, is_lost, metric, outcome_of
 from bsfl.records import Observation
 
 MOST_LOSS = 1e12
@@ -38,7 +38,7 @@ class Wire:
 
     grid: Grid
     check: ContentCheck
-    stopwatch: Stopwatch
+    stopwatch: Timer
     samples_key: str | None = None
     loss_key: str | None = None
     needs_loss: bool = False

@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -14,7 +14,14 @@ from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.around import PRIVACY_REASON, StrategyAround, check_strategy, lent
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
-from bsfl.integrations.flower.grid import CohortGrid, ExchangeGrid
+from bsfl.integrations.flower.grid import ExchangeGrid
+from bsfl.integrations.flower.hooks import (
+    Hook,
+    aggregated,
+    evaluates,
+    evaluation_messages,
+    training_messages,
+)
 from bsfl.integrations.flower.identity import Identity
 from bsfl.integrations.flower.keeping import StateFile
 from bsfl.integrations.flower.nodes import Eligible
@@ -29,7 +36,6 @@ from bsfl.scheduler import Scheduler
 HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
 _LOG = logging.getLogger("flwr")
-Aggregate = TypeVar("Aggregate")
 
 
 class Selected(StrategyAround):
@@ -54,7 +60,7 @@ class Selected(StrategyAround):
     _state: StateFile | None
     _clock: Clock
     _run: Federation | None
-    _inner: dict[str, Callable[..., Any]]
+    _inner: dict[str, Hook]
     _server_round: int
 
     def __init__(
@@ -170,43 +176,27 @@ class Selected(StrategyAround):
     ) -> Iterable[Message]:
         """Choose the round's clients and let the wrapped strategy write their messages."""
         nodes = self._started().choose(server_round)
-        self._server_round = server_round
-        n = len(nodes)  # of which it shall sample all, if it samples
-        wanted = {"fraction_train": 1.0, "min_train_nodes": n, "min_available_nodes": n}
-        messages = self._written(
-            "configure_train", wanted, server_round, arrays, config, grid, nodes
+        self._server_round, configure = server_round, self._inner["configure_train"]
+        return training_messages(
+            self.strategy, configure, server_round, arrays, config, grid, nodes
         )
-        addressed = sorted(message.metadata.dst_node_id for message in messages)
-        if addressed != sorted(nodes):
-            n_reached = len(set(addressed) & set(nodes))
-            raise InvalidInput(
-                f"{type(self.strategy).__name__} must send one training message to each of the "
-                f"{n} nodes it is given, got {len(messages)} messages to {n_reached} of them; if "
-                f"it trains that many at a time, set cohort_size={max(n_reached, 1)}"
-            )
-        return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Let the wrapped strategy aggregate; add the round's numbers to its metrics."""
-        arrays, metrics = self._aggregated("aggregate_train", server_round, list(replies))
+        arrays, metrics = self._aggregated("aggregate_train", server_round, replies)
         return arrays, MetricRecord({**(metrics or {}), **self.rounds[-1].metrics()})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose whom to ask, among those that are not busy."""
-        if getattr(self.strategy, "fraction_evaluate", 1.0) == 0.0:
+        if not evaluates(self.strategy):
             return []
-        nodes = self._started().free()
-        if not nodes:
-            _LOG.info("bsfl: nobody is free to evaluate")
-            return []
-        least = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
-        wanted = {name: min(getattr(self.strategy, name, 0), len(nodes)) for name in least}
-        return self._written(
-            "configure_evaluate", wanted, server_round, arrays, config, grid, nodes
+        nodes, configure = self._started().free(), self._inner["configure_evaluate"]
+        return evaluation_messages(
+            self.strategy, configure, server_round, arrays, config, grid, nodes
         )
 
     def aggregate_evaluate(
@@ -214,44 +204,13 @@ class Selected(StrategyAround):
     ) -> MetricRecord | None:
         """Let the wrapped strategy aggregate."""
         metrics: MetricRecord | None
-        metrics = self._aggregated("aggregate_evaluate", server_round, list(replies))
+        metrics = self._aggregated("aggregate_evaluate", server_round, replies)
         return metrics
 
-    def _written(
-        self,
-        hook: str,
-        wanted: dict[str, Any],
-        server_round: int,
-        arrays: ArrayRecord,
-        config: ConfigRecord,
-        grid: Grid,
-        nodes: list[int],
-    ) -> list[Message]:
-        """Return the messages that the strategy writes when these are all nodes that there are."""
-        strategy = self.strategy
-        with lent(strategy, {name: wanted[name] for name in wanted if hasattr(strategy, name)}):
-            shown = CohortGrid(grid, nodes)
-            return list(self._inner[hook](server_round, arrays, config, shown))
-
-    def _aggregated(self, hook: str, server_round: int, replies: list[Message]) -> Any:
-        """Aggregate; if that fails, try again without the replies that differ from most."""
+    def _aggregated(self, hook: str, server_round: int, replies: Iterable[Message]) -> Any:
         self._started()
-        try:
-            return self._inner[hook](server_round, replies)
-        except Exception as error:
-            answers = {k: reply for k, reply in enumerate(replies) if reply.has_content()}
-            odd = ContentCheck(self.strategy, hook).odd_ones(answers)
-            if not odd:
-                raise
-            _LOG.warning(
-                "bsfl: aggregation failed (%s); it is tried again without the replies of nodes %s, "
-                "which differ from the others",
-                error,
-                ", ".join(str(replies[k].metadata.src_node_id) for k in odd),
-            )
-            return self._inner[hook](
-                server_round, [reply for k, reply in enumerate(replies) if k not in odd]
-            )
+        check = ContentCheck(self.strategy, hook)
+        return aggregated(self._inner[hook], check, server_round, list(replies))
 
     def _train(self, messages: list[Message], timeout: float | None) -> list[Message]:
         """Run one training round on the grid and keep what was learned."""

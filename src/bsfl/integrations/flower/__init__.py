@@ -8,6 +8,8 @@ from bsfl.policies import BSFL, make_policy
 from bsfl.scheduler import Scheduler
 
 with optional_imports():
+    from bsfl.integrations.flower.async_run import VersionSummary
+    from bsfl.integrations.flower.buffered import Buffered
     from bsfl.integrations.flower.federation import RoundSummary
     from bsfl.integrations.flower.identity import Identity
     from bsfl.integrations.flower.loop import Cohort, rounds
@@ -19,6 +21,7 @@ with optional_imports():
 __all__ = [
     "BSFL",
     "REPORTED_KEY",
+    "Buffered",
     "Cohort",
     "Identity",
     "Latency",
@@ -26,6 +29,7 @@ __all__ = [
     "RoundSummary",
     "Scheduler",
     "Selected",
+    "VersionSummary",
     "make_policy",
     "rounds",
     "simulated",

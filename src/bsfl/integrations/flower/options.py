@@ -102,11 +102,14 @@ class Options:
             rounds=Rounds(scheduler, self.limits(scheduler, strategy, 1), clock=training_clock),
             nodes=nodes,
             wire=wire,
-            evaluations=Evaluations(
-                grid=grid, clock=clock, check=ContentCheck(strategy, "aggregate_evaluate")
-            ),
+            evaluations=self.evaluations(grid, strategy, clock),
             plan=lambda server_round: self.limits(scheduler, strategy, server_round),
         )
+
+    @staticmethod
+    def evaluations(grid: Grid, strategy: Any, clock: Clock) -> Evaluations:
+        check = ContentCheck(strategy, "aggregate_evaluate")
+        return Evaluations(grid=grid, clock=clock, check=check)
 
     def nodes(self, grid: Grid, scheduler: Scheduler, clock: Clock) -> Nodes:
         return Nodes(

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray
+from bsfl.state import number
 
 POWER = 2.0
 """Value is read as this power of the loss."""
@@ -47,14 +49,19 @@ class LossTrend:
     """
 
     t: int = 0
-    squares: float = 0.0
+    squares: float = number(0.0, low=0.0)
     products: float = 0.0
     x: float = 0.0
     loss: float = 0.0
     first: float = 0.0
     n_told: int = 0
-    spread: float = 0.0
-    weight: float = 0.0
+    spread: float = number(0.0, low=0.0)
+    weight: float = number(0.0, low=0.0)
+
+    def check(self) -> None:
+        """Check that losses that were told left a weight."""
+        if self.n_told and self.weight <= 0:
+            raise InvalidInput("weight must be above 0 where losses were told")
 
 
 def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:

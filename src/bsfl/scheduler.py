@@ -297,7 +297,7 @@ class Scheduler:
         if oldest is None:
             raise NotSelected(
                 f"client {checks.short(client)} has no answer outstanding: it was not selected, or "
-                "was reported already; pass strict=False to ignore such answers"
+                "was reported already"
             )
         return index, oldest
 

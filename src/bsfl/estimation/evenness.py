@@ -28,6 +28,8 @@ HIGHEST = 5.0
 """Largest f: equal numbers of rounds for all, but for the last per cent."""
 FORGET, RATE = 0.98, 0.1
 """What a round leaves of the sums before it, and how fast the trends follow."""
+FAR = float(np.log(10.0))
+"""A loss ten times the usual, or a tenth of it, counts as that: who lies moves little."""
 N_FIRST, N_DOUBTED = 20, 100
 """Losses that tell what they began with, and those after which they must have fallen."""
 SURE = 4.0
@@ -70,6 +72,8 @@ def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
     if not told.any():
         return
     x, y, n = x[told], np.log(loss[told]), int(np.count_nonzero(told))
+    usual = trend.loss if trend.n_told else float(np.median(y))
+    y = np.clip(y, usual - FAR, usual + FAR)
     mean_x, mean_y = float(x.mean()), float(y.mean())
     if trend.n_told == 0:
         trend.x, trend.loss = mean_x, mean_y

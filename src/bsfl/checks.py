@@ -82,6 +82,8 @@ def natural(name: str, value: SupportsIndex, low: int = 1, high: int = LARGEST) 
 
 def seconds(name: str, value: float) -> float:
     """Return a time in seconds that can be meant."""
+    if type(value) is float and LATENCY_RANGE[0] <= value <= LATENCY_RANGE[1]:
+        return value  # as most are
     return between(name, positive(name, value), *LATENCY_RANGE)
 
 
@@ -102,12 +104,11 @@ def short(value: object) -> str:
 
 def _is_number(value: object) -> bool:
     """Return whether a value is a number that can be meant; infinity and NaN are."""
+    if type(value) is float:
+        return not math.isfinite(value) or abs(value) <= LARGEST_FLOAT
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return abs(int(value)) <= LARGEST_FLOAT
-    if not isinstance(value, float | np.floating):
-        return False
-    number = float(value)
-    return not math.isfinite(number) or abs(number) <= LARGEST_FLOAT
+    return isinstance(value, float | np.floating) and _is_number(float(value))
 
 
 def numbers(name: str, values: object) -> npt.NDArray[np.float64]:

@@ -7,6 +7,7 @@ it is.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -69,12 +70,18 @@ def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
     >>> list(leaves(Outer(3, Inner(0.5))))
     [('t', 3), ('memory.mean', 0.5)]
     """
-    for one in fields(state):
-        value = getattr(state, one.name)
-        if is_dataclass(value):
-            yield from leaves(value, f"{prefix}{one.name}.")
+    for name in _names(state.__class__) or ():
+        value = getattr(state, name)
+        if _names(value.__class__) is not None:
+            yield from leaves(value, f"{prefix}{name}.")
         else:
-            yield prefix + one.name, value
+            yield prefix + name, value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass; None of anything else."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else None
 
 
 def put(state: State, name: str, value: Any) -> None:

@@ -46,7 +46,7 @@ def fleet(policy: Policy, n_clients: int) -> Scheduler:
     scheduler.join(range(n_clients))
     for _ in range(3):
         one_round(scheduler)
-    state, latency = scheduler._state, latency_s(np.arange(n_clients))
+    state, latency = scheduler.state, latency_s(np.arange(n_clients))
     state.selected[:] = state.memory.observed[:] = 1 + np.arange(n_clients) % 3
     state.memory.mean[:] = np.log(latency) if isinstance(policy, Pace) else 1.0 / latency
     return scheduler

@@ -52,7 +52,7 @@ def bench_scheduler(k: int, m: int) -> dict:
     scheduler = Scheduler(BSFL(alpha=0.5 * k / m), cohort_size=m, seed=0)
     scheduler.join(range(k))
     scheduler.observe(dict.fromkeys(scheduler.select(), 1.0))
-    state = scheduler._state  # a fleet that has been running for long
+    state = scheduler.state  # a fleet that has been running for long
     state.selected[:] = state.memory.observed[:] = rng.poisson(20, k) + 1
     state.memory.mean[:] = rng.uniform(0.01, 1.0, k)
     scheduler.t = int(20 * k / m)

@@ -33,7 +33,7 @@ def test_what_is_written_is_the_moment_of_the_call(tmp_path, monkeypatch):
 
     def slow(*args):
         go.wait(10)
-        write(*args)
+        return write(*args)
 
     scheduler = fresh()
     scheduler.save(tmp_path / "now")
@@ -87,7 +87,7 @@ def test_a_failure_comes_with_the_next_call(tmp_path):
         scheduler.saved()
     for wait in (True, False):
         scheduler.save(tmp_path / "no" / "such" / "folder", wait=False)
-        scheduler._writer.join()
+        scheduler._saves._writer.join()
         with pytest.raises(FileNotFoundError):
             scheduler.save(tmp_path / f"fine-{wait}", wait=wait)
         scheduler.saved()
@@ -117,9 +117,9 @@ def test_a_copy_reuses_the_memory_of_what_is_written_and_nothing_else(tmp_path, 
     written = []
     write = statefile.write
 
-    def noted(path, header, arrays):
+    def noted(path, header, arrays, stamp):
         written.append({name: a for name, a in arrays.items() if name == "state/memory.mean"})
-        write(path, header, arrays)
+        return write(path, header, arrays, stamp)
 
     monkeypatch.setattr(statefile, "write", noted)
     scheduler = fresh()

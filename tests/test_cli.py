@@ -39,7 +39,7 @@ def test_version_and_help():
         assert bsfl(command, "--help").exit_code == 0
         assert "\\[" not in bsfl(command, "--help").output
     assert "A scenario file, or a name" in bsfl("run", "--help").output
-    assert "One of rounds, radius, drift" in bsfl("ablation", "--help").output
+    assert "One of rounds, liars, radius" in bsfl("ablation", "--help").output
 
 
 def test_lists():

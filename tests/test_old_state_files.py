@@ -97,6 +97,6 @@ def test_who_had_left_before_chances_were_counted_is_owed_nothing_for_it(tmp_pat
     old = {n: a for n, a in arrays.items() if not n.startswith("ledger/") and n != "sizes"}
     del header["invite"]
     statefile.write(tmp_path / "old", {**header, "schema": 2}, old)
-    found = Scheduler.load(tmp_path / "old")._ledger.opportunity
+    found = Scheduler.load(tmp_path / "old")._learned.ledger.opportunity
     assert found[7] == pytest.approx(10 * 2 / 7)
     assert found[0] == pytest.approx(40 * 2 / 7)

@@ -102,10 +102,18 @@ def test_a_refused_round_leaves_everything_as_it_was():
     scheduler = Scheduler(Refuses(), cohort_size=10, invite="auto")
     cohort = scheduler.select(available=range(30))
     scheduler.observe({k: Observation(outcome="failed") for k in cohort})
-    before = scheduler._ledger.last_chance, scheduler._n_state, len(scheduler.clients)
+    before = (
+        scheduler._learned.ledger.last_chance,
+        scheduler._learned.n_clients,
+        len(scheduler.clients),
+    )
     with pytest.raises(InvalidInput, match="no"):
         scheduler.select(available=range(50))
-    assert (scheduler._ledger.last_chance, scheduler._n_state, len(scheduler.clients)) == before
+    assert (
+        scheduler._learned.ledger.last_chance,
+        scheduler._learned.n_clients,
+        len(scheduler.clients),
+    ) == before
 
 
 @pytest.mark.parametrize("invite", [0.9, "often", float("nan"), True])

@@ -20,7 +20,7 @@ def scheduler():
 
 def snapshot(scheduler):
     """Everything a caller could notice."""
-    state = scheduler._state
+    state = scheduler.state
     return (
         scheduler.t,
         scheduler.clients,
@@ -93,9 +93,9 @@ def test_abandoned_answers_are_no_longer_waited_for(scheduler):
     scheduler.abandon()
     assert scheduler.outstanding == []
     with pytest.raises(NotSelected, match="has no answer outstanding"):
-        scheduler.observe({cohort[1]: 1.0})
+        scheduler.observe({cohort[1]: 1.0}, strict=True)
     scheduler.select()
-    assert scheduler._state.selected.sum() == 3
+    assert scheduler.state.selected.sum() == 3
     with pytest.raises(UnknownClient, match="unknown client 'ghost'"):
         scheduler.abandon(["ghost"])
 
@@ -109,16 +109,16 @@ def test_late_answers_count_for_their_own_round(scheduler):
     assert set(scheduler.outstanding) == {first[2], second[2]}
     index = scheduler._clients.index_of
     for client, latency in ((first[1], 2.0), (second[0], 3.0), (second[1], 4.0)):
-        assert scheduler._state.memory.mean[index(client)] == pytest.approx(1 / latency)
+        assert scheduler.state.memory.mean[index(client)] == pytest.approx(1 / latency)
     for client in (*first, *second):
-        assert scheduler._state.selected[index(client)] == 1
+        assert scheduler.state.selected[index(client)] == 1
 
 
 def test_a_cohort_nobody_reports_still_counts_as_chosen(scheduler):
     chosen = {*scheduler.select(available=IDS), *scheduler.select(), *scheduler.select()}
     assert len(chosen) == 9, "silent clients do not stay first in line"
     scheduler.select()
-    assert scheduler._state.selected.sum() == 9
+    assert scheduler.state.selected.sum() == 9
 
 
 def test_leaving_and_returning_keeps_what_is_known(scheduler):
@@ -126,7 +126,7 @@ def test_leaving_and_returning_keeps_what_is_known(scheduler):
     for _ in range(20):
         scheduler.observe({c: 1.0 + int(c[-1]) for c in scheduler.select()})
     index = scheduler._clients.index_of("phone-4")
-    known = scheduler._state.memory.mean[index]
+    known = scheduler.state.memory.mean[index]
     scheduler.leave(["phone-4"])
     assert "phone-4" not in scheduler.clients
     for _ in range(10):
@@ -135,7 +135,7 @@ def test_leaving_and_returning_keeps_what_is_known(scheduler):
         scheduler.observe({c: 1.0 + int(c[-1]) for c in cohort})
     scheduler.select(available=["phone-4", "phone-5", "phone-6"])
     assert "phone-4" in scheduler.clients
-    assert scheduler._state.memory.mean[index] == known
+    assert scheduler.state.memory.mean[index] == known
     # it was away for rounds 21 to 30, which do not count: round 31 is its 21st
     assert scheduler._clients.roster().since[index] == 11
 
@@ -176,23 +176,31 @@ def test_answers_nobody_waits_for(scheduler):
     other = next(c for c in IDS if c not in cohort)
     before = snapshot(scheduler)
     with pytest.raises(NotSelected, match=f"client '{other}' has no answer outstanding"):
-        scheduler.observe({cohort[0]: 1.0, other: 1.0})
+        scheduler.observe({cohort[0]: 1.0, other: 1.0}, strict=True)
     with pytest.raises(UnknownClient, match="unknown client 'ghost'"):
-        scheduler.observe({cohort[0]: 1.0, "ghost": 1.0})
+        scheduler.observe({cohort[0]: 1.0, "ghost": 1.0}, strict=True)
     assert snapshot(scheduler) == before, "nothing of the good part was taken either"
-    scheduler.observe({cohort[0]: 1.0, other: 1.0, "ghost": 1.0}, strict=False)
+    refused = scheduler.observe({cohort[0]: 1.0, other: 1.0, "ghost": 1.0})
+    assert list(refused) == [other, "ghost"]
+    assert "no answer outstanding" in refused[other]
+    assert "unknown client 'ghost'" in refused["ghost"]
     assert scheduler.outstanding == cohort[1:]
     with pytest.raises(NotSelected, match="or was reported already"):
-        scheduler.observe({cohort[0]: 1.0})
+        scheduler.observe({cohort[0]: 1.0}, strict=True)
 
 
 @pytest.mark.parametrize("latency", [float("nan"), float("inf"), -1.0, 0, 0.0, "fast", None, True])
 def test_bad_latencies_change_nothing(scheduler, latency):
     cohort = scheduler.select(available=IDS)
     before = snapshot(scheduler)
+    answers = {cohort[0]: 1.0, cohort[1]: latency}
     with pytest.raises(InvalidInput, match=f"client '{cohort[1]}': latency"):
-        scheduler.observe({cohort[0]: 1.0, cohort[1]: latency})
+        scheduler.observe(answers, strict=True)
     assert snapshot(scheduler) == before
+    assert list(scheduler.observe(answers)) == [cohort[1]]
+    assert scheduler.outstanding == cohort[2:]
+    failed = scheduler._clients.index_of(cohort[1])
+    assert scheduler._learned.ledger.missed.tolist() == [int(k == failed) for k in range(10)]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +311,7 @@ def test_a_client_that_owes_two_answers_may_give_both():
     assert scheduler.outstanding == [1, 2]
     scheduler.observe({1: 2.0, 2: 1.0})
     assert scheduler.outstanding == []
-    assert scheduler._state.memory.observed.tolist() == [2, 2]
+    assert scheduler.state.memory.observed.tolist() == [2, 2]
 
 
 def test_joining_between_choice_and_answer_does_not_matter():
@@ -335,7 +343,7 @@ def test_a_refused_loss_can_be_corrected():
     scheduler = Scheduler(BSFL(generalization="loss"), cohort_size=1)
     (client,) = scheduler.select([1, 2, 3])
     with pytest.raises(InvalidInput, match=r"needs losses of at least 0, got -0\.5"):
-        scheduler.observe({client: Observation(latency=1.0, loss=-0.5)})
+        scheduler.observe({client: Observation(latency=1.0, loss=-0.5)}, strict=True)
     scheduler.observe({client: Observation(latency=1.0, loss=0.5)})
     assert len(scheduler.select()) == 1
 
@@ -347,17 +355,20 @@ def test_a_refused_loss_can_be_corrected():
         (lambda s: s.join(5), "clients must be a collection of ids, got 5"),
         (lambda s: s.join(["c"], samples=["x"]), r"samples must be a list of numbers, got \['x'\]"),
         (lambda s: s.observe([("a", 1.0)]), "answers must map clients to latencies"),
-        (lambda s: s.observe({True: 1.0}), "a client id must be a str or an int, got True"),
         (
-            lambda s: s.observe({"a": 10**400}),
+            lambda s: s.observe({True: 1.0}, strict=True),
+            "a client id must be a str or an int, got True",
+        ),
+        (
+            lambda s: s.observe({"a": 10**400}, strict=True),
             "client 'a': latency must be a finite number above 0",
         ),
         (
-            lambda s: s.observe({"a": 1e-310}),
+            lambda s: s.observe({"a": 1e-310}, strict=True),
             "latency must be between 1e-09 and 1e[+]12, got 1e-310",
         ),
         (
-            lambda s: s.observe({"a": np.ones(2)}),
+            lambda s: s.observe({"a": np.ones(2)}, strict=True),
             "client 'a': latency must be a finite number above 0",
         ),
     ],
@@ -393,7 +404,7 @@ def test_a_generalization_that_returns_nonsense_is_caught():
 
 
 def test_extreme_weights_keep_the_cohort_size():
-    for size in (1e308, 1e-300, 1e-320):
+    for size in (1e15, 1e-300, 1e-320):
         scheduler = Scheduler(WeightedRandom(), cohort_size=2)
         scheduler.join(list("abcd"), samples=[size] * 4)
         assert len(scheduler.select()) == 2

@@ -94,9 +94,9 @@ class SchedulerLife(RuleBasedStateMachine):
     def answer_uninvited(self, name):
         if name not in self.waiting:
             with pytest.raises(InvalidInput) as error:
-                self.scheduler.observe({name: 1.0})
+                self.scheduler.observe({name: 1.0}, strict=True)
             assert isinstance(error.value, NotSelected) == (name in self.met)
-            self.scheduler.observe({name: 1.0}, strict=False)
+            assert list(self.scheduler.observe({name: 1.0})) == [name]
 
     @rule()
     def restart(self):
@@ -111,7 +111,7 @@ class SchedulerLife(RuleBasedStateMachine):
         assert self.scheduler.t == self.t
         assert set(self.scheduler.clients) == self.members
         assert set(self.scheduler.outstanding) == set(self.waiting)
-        state = self.scheduler._state
+        state = self.scheduler.state
         if hasattr(state, "selected"):
             for client in self.met:
                 k = self.scheduler._clients.index_of(client)

@@ -26,7 +26,7 @@ def played(policy=None, ids=None, rounds=6):
 
 
 def fingerprint(scheduler):
-    state = scheduler._state
+    state = scheduler.state
     return (
         scheduler.policy,
         scheduler.cohort_size,
@@ -207,7 +207,7 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path):
             process.wait()
         scheduler = Scheduler.load(path)
         # what was saved is a moment between two rounds of one and the same history
-        assert scheduler._state.memory.observed.sum() == 50 * scheduler.t
+        assert scheduler.state.memory.observed.sum() == 50 * scheduler.t
         assert scheduler.outstanding == []
         reached.append(scheduler.t)
     assert len(set(reached)) > 1, "the kills came at different moments"

@@ -1,14 +1,23 @@
 """One thread that writes the newest of what it is given, while the caller goes on."""
 
+import atexit
+import logging
+import os
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+
+_FAILED: "list[BackgroundWriter]" = []
+"""Those whose last error may not have been seen; kept alive until the program ends."""
 
 
 class BackgroundWriter:
     """Runs one write after the other; of those that wait for one path the newest is kept.
 
-    A write that fails is reported by the next call, which does its own work all the same.
+    A write that fails is reported by the next call, which does its own work all the same; if there
+    is none, when the program ends, on stderr and by the exit code 1.
     """
 
     def __init__(self) -> None:
@@ -54,8 +63,26 @@ class BackgroundWriter:
                 write()
             except BaseException as error:  # passed on to the caller, in its own thread
                 self._error = error
+                if self not in _FAILED:
+                    _FAILED.append(self)
 
     def _raise(self) -> None:
         error, self._error = self._error, None
         if error:
             raise error
+
+
+@atexit.register
+def _complain() -> None:
+    """Say at the end of a program what was not written and nobody has heard of."""
+    errors = [writer._error for writer in _FAILED if writer._error]
+    for error in errors:
+        print("bsfl: what was to be saved in the background is not written:", file=sys.stderr)
+        traceback.print_exception(error, file=sys.stderr)
+    if errors:
+        atexit.unregister(_complain)
+        atexit._run_exitfuncs()  # all others, as this one does not return
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)

@@ -4,17 +4,21 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks
+from bsfl.checks import LARGEST
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.records import NOBODY, FloatArray, IntArray, Roster
+from bsfl.records import LARGEST_FEATURE, NOBODY, BoolArray, FloatArray, IntArray, Roster
 
 ClientId = str | int
+LONGEST_NAME = 1000
+"""Most characters of an id."""
+LARGEST_ID = 2**128 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class Joined:
 
 
 class ClientTable:
-    """Dense indices for opaque ids; a client keeps its index for ever, even while it is away."""
+    """Dense indices for opaque ids; a client keeps its index, even while it is away.
+
+    Only when clients are forgotten do the others move up.
+    """
 
     def __init__(self) -> None:
         self.ids: list[Any] = []
@@ -45,6 +52,7 @@ class ClientTable:
             "member": np.zeros(0, dtype=bool),
             "since": np.zeros(0, dtype=np.int64),
             "left": np.zeros(0, dtype=np.int64),
+            "seen": np.zeros(0, dtype=np.int64),
             "samples": np.zeros(0),
             "quality": np.zeros(0),
             "features": np.zeros((0, 0)),
@@ -62,8 +70,12 @@ class ClientTable:
     def index_of(self, client: ClientId) -> int:
         index = self._index.get(clean_id(client))
         if index is None:
-            raise UnknownClient(f"unknown client {client!r}; it never joined the fleet")
+            raise UnknownClient(f"unknown client {checks.short(client)}; it never joined the fleet")
         return index
+
+    def known(self, clients: Iterable[ClientId]) -> tuple[Any, ...]:
+        """Return those of the ids that were ever met, and not forgotten."""
+        return tuple(client for client in clients if client in self._index)
 
     def clean(self, clients: Iterable[ClientId]) -> list[Any]:
         """Return ids after checking that they are distinct and all str or all int."""
@@ -71,12 +83,13 @@ class ClientTable:
         first = (self.ids or ids or [""])[0]
         for client in ids:
             if type(client) is not type(first):
-                raise InvalidInput(
-                    f"client ids must be all str or all int, got {first!r} and {client!r}"
-                )
+                both = f"{checks.short(first)} and {checks.short(client)}"
+                raise InvalidInput(f"client ids must be all str or all int, got {both}")
         if len(set(ids)) < len(ids):
             twice, _ = Counter(ids).most_common(1)[0]
-            raise InvalidInput(f"client ids must be distinct, got {twice!r} more than once")
+            raise InvalidInput(
+                f"client ids must be distinct, got {checks.short(twice)} more than once"
+            )
         return ids
 
     def join(
@@ -95,7 +108,7 @@ class ClientTable:
         """
         ids = self.clean(clients)
         known = {
-            "samples": _clean_numbers("samples", samples, len(ids), high=np.inf),
+            "samples": _clean_numbers("samples", samples, len(ids), high=LARGEST),
             "quality": _clean_numbers("quality", quality, len(ids), high=1.0),
             "features": self._clean_features(features, len(ids)),
         }
@@ -105,6 +118,9 @@ class ClientTable:
         back = where[~self.column("member")[where]]
         self.column("since")[back] += t - self.column("left")[back]
         self.column("member")[back] = True
+        if features is not None and not self._n_features:
+            capacity, n_features = len(self._columns["member"]), np.shape(features)[1]
+            self._columns["features"] = np.full((capacity, n_features), np.nan)
         for name, values in known.items():
             if values is not None:
                 self.column(name)[where] = values
@@ -128,6 +144,14 @@ class ClientTable:
         self.column("member")[gone] = False
         self.column("left")[gone] = t
         self.n_members -= len(gone)
+        self._roster = None
+
+    def forget(self, kept: BoolArray) -> None:
+        """Drop all clients that are not kept."""
+        self.ids = list(compress(self.ids, kept.tolist()))  # anew: a save may be reading the old
+        self._index = {client: index for index, client in enumerate(self.ids)}
+        self._columns = {name: self._columns[name][: len(kept)][kept] for name in self._columns}
+        self.n_members = int(np.count_nonzero(self._columns["member"]))
         self._roster = None
 
     def members(self) -> IntArray:
@@ -176,7 +200,7 @@ class ClientTable:
                 longer[:capacity] = column
                 self._columns[name] = longer
         unknown = {"samples": np.nan, "quality": 1.0, "features": np.nan}
-        for name, value in {"member": False, "since": t, "left": t, **unknown}.items():
+        for name, value in {"member": False, "since": t, "left": t, "seen": t, **unknown}.items():
             self._columns[name][start:stop] = value
         self._index.update(zip(new, range(start, stop), strict=True))
         self.ids.extend(new)
@@ -191,19 +215,20 @@ class ClientTable:
             return None
         try:
             numbers = np.asarray(features, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"features must be rows of numbers, all as long: {error}") from None
         if numbers.ndim != 2 or len(numbers) != n_clients or numbers.shape[1] == 0:
             raise InvalidInput(
                 f"features must hold one row of numbers for each of the {n_clients} clients, "
                 f"got shape {numbers.shape}"
             )
-        if np.isinf(numbers).any():
-            raise InvalidInput("features must be finite, or NaN where unknown, got inf")
-        if not self._n_features:
-            capacity = len(self._columns["member"])
-            self._columns["features"] = np.full((capacity, numbers.shape[1]), np.nan)
-        if numbers.shape[1] != self._n_features:
+        wrong = np.abs(numbers) > LARGEST_FEATURE
+        if wrong.any():
+            raise InvalidInput(
+                f"features must be numbers of at most {LARGEST_FEATURE:g}, or NaN where unknown, "
+                f"got {numbers[wrong][0]:g}"
+            )
+        if numbers.shape[1] != (self._n_features or numbers.shape[1]):
             raise InvalidInput(
                 f"every client must have the same {self._n_features} features, "
                 f"got {numbers.shape[1]}"
@@ -213,41 +238,51 @@ class ClientTable:
     def _is_member(self, client: ClientId) -> bool:
         return client in self._index and bool(self._columns["member"][self._index[client]])
 
-    # --- saving ---------------------------------------------------------------------------------
-
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the ids as arrays, which change with the table."""
         return {name: self.column(name) for name in self._columns}
 
-    def id_arrays(self, n: int) -> dict[str, npt.NDArray[Any]]:
-        """Return the first n ids as arrays; clients that join meanwhile do no harm."""
-        ids = self.ids[:n]
-        if ids and isinstance(ids[0], int):
-            try:
-                return {"ids": np.array(ids, dtype=np.int64)}
-            except OverflowError:
-                return _as_bytes("number", [str(client).encode() for client in ids])
-        return _as_bytes("text", [client.encode("utf-8", "surrogatepass") for client in ids])
-
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> "ClientTable":
+    def from_arrays(cls, ids: list[Any], arrays: dict[str, npt.NDArray[Any]]) -> "ClientTable":
+        """Return a table of what `to_arrays` and `id_arrays` gave, checked before."""
         table = cls()
-        if "ids" in arrays:
-            table.ids = arrays["ids"].tolist()
-        else:
-            kind = "number" if "ids-number" in arrays else "text"
-            blob = arrays[f"ids-{kind}"].tobytes()
-            ends = np.cumsum(arrays["ids-length"]).tolist()
-            texts = [
-                blob[a:b].decode("utf-8", "surrogatepass")
-                for a, b in zip([0, *ends], ends, strict=False)
-            ]
-            table.ids = list(map(int, texts)) if kind == "number" else texts
-        table._index = {client: index for index, client in enumerate(table.ids)}
-        nothing = np.zeros((len(table.ids), 0))
-        table._columns = {name: arrays.get(name, nothing) for name in table._columns}
+        table.ids = ids
+        table._index = {client: index for index, client in enumerate(ids)}
+        table._columns = {name: arrays[name] for name in table._columns}
         table.n_members = int(np.count_nonzero(table._columns["member"]))
         return table
+
+
+def id_arrays(ids: list[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return ids as arrays."""
+    if ids and isinstance(ids[0], int):
+        try:
+            return {"ids": np.array(ids, dtype=np.int64)}
+        except OverflowError:
+            return _as_bytes("number", [str(client).encode() for client in ids])
+    return _as_bytes("text", [client.encode("utf-8", "surrogatepass") for client in ids])
+
+
+def ids_of(arrays: dict[str, npt.NDArray[Any]]) -> list[Any]:
+    """Return the ids that `id_arrays` stored, or raise ValueError."""
+    if "ids" in arrays:
+        ids: list[Any] = arrays["ids"].tolist()
+    else:
+        kind = "number" if "ids-number" in arrays else "text"
+        blob, lengths = arrays[f"ids-{kind}"].tobytes(), arrays["ids-length"]
+        if np.any(lengths < 0) or lengths.sum() != len(blob):
+            raise InvalidInput("the lengths of the ids do not fit")
+        ends = np.cumsum(lengths).tolist()
+        texts = [
+            blob[a:b].decode("utf-8", "surrogatepass")
+            for a, b in zip([0, *ends], ends, strict=False)
+        ]
+        ids = list(map(int, texts)) if kind == "number" else texts
+    if ids:
+        clean_id(max(ids, key=len if isinstance(ids[0], str) else abs))  # no other is longer
+    if len(set(ids)) < len(ids):
+        raise InvalidInput("an id stands there twice")
+    return ids
 
 
 def _as_bytes(kind: str, texts: list[bytes]) -> dict[str, npt.NDArray[Any]]:
@@ -260,7 +295,7 @@ def _as_bytes(kind: str, texts: list[bytes]) -> dict[str, npt.NDArray[Any]]:
 def _collection(clients: Iterable[ClientId]) -> Sequence[Any]:
     """Return ids as a sequence; a set, whose order is an accident, comes sorted."""
     if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
-        raise InvalidInput(f"clients must be a collection of ids, got {clients!r}")
+        raise InvalidInput(f"clients must be a collection of ids, got {checks.short(clients)}")
     listed: list[Any] = list(clients)
     if isinstance(clients, Set) and len(set(map(type, listed))) == 1:
         listed.sort()
@@ -270,13 +305,22 @@ def _collection(clients: Iterable[ClientId]) -> Sequence[Any]:
 def clean_id(client: ClientId) -> ClientId:
     """Return an id as a plain str or int, after checking that it is one."""
     if isinstance(client, str):
-        return str(client)
+        if len(client) > LONGEST_NAME:
+            raise InvalidInput(
+                f"a client id must have at most {LONGEST_NAME:,} characters, got {len(client):,}"
+            )
+        return str.__str__(client)  # an Enum would print its own name
     try:
         if isinstance(client, bool):
             raise TypeError
-        return operator.index(client)
+        number = operator.index(client)
     except TypeError:
-        raise InvalidInput(f"a client id must be a str or an int, got {client!r}") from None
+        raise InvalidInput(
+            f"a client id must be a str or an int, got {checks.short(client)}"
+        ) from None
+    if abs(number) > LARGEST_ID:
+        raise InvalidInput(f"a client id must be below 2^128, got {checks.short(number)}")
+    return number
 
 
 def _clean_numbers(

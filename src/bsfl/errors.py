@@ -4,6 +4,7 @@ BsflError
 ├── InvalidInput           a value breaks a stated rule (also a ValueError)
 │   ├── UnknownClient      the fleet has never met this client
 │   └── NotSelected        an answer from a client nobody is waiting for
+├── FileInUse              another scheduler writes this file; nothing was saved
 ├── NotEnoughClients       a federation has too few clients, and waiting did not help
 ├── StateFileError         a saved scheduler cannot be read; nothing was loaded
 │   ├── NotAStateFile      the file is something else
@@ -31,6 +32,10 @@ class UnknownClient(InvalidInput):
 
 class NotSelected(InvalidInput):
     """An answer arrived from a client nobody is waiting for."""
+
+
+class FileInUse(BsflError):
+    """Another scheduler writes this file; nothing was saved."""
 
 
 class NotEnoughClients(BsflError):

@@ -1,9 +1,11 @@
-"""Files that survive a crash: replaced in one step, written by one process at a time."""
+"""Files that survive a crash and other writers: replaced in one step, by names nobody guesses."""
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,26 +15,97 @@ except ModuleNotFoundError:  # no such thing on Windows, where two runs must not
     fcntl = None  # type: ignore[assignment]
 
 
-def replace_file(path: Path, *parts: bytes | memoryview) -> None:
+def replace_file(
+    path: Path, *parts: bytes | memoryview, check: Callable[[], None] = lambda: None
+) -> None:
     """Give the file at `path` new content in one step: a reader sees the old or the new.
 
     The bytes go to a hidden temporary file beside it, are flushed to the disk, and take the name.
-    One process at a time may write a path; a crash leaves at most the one temporary file, which
-    the next call overwrites.
+    Mode and owner stay as they are. A link is followed within its folder; one that leads out of it
+    is replaced itself. A crash leaves the temporary file, which the next call removes.
+
+    Args:
+        path: The file.
+        parts: Its new content.
+        check: Called just before the file is replaced, while no other process replaces a file of
+            the folder; raises if it must not be.
     """
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.tmp")
+    path = _within_folder(path)
+    _remove_left_behind(path)
+    file, temporary = _temporary(path)
     try:
-        with temporary.open("wb") as file:
+        with file:
             for part in parts:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            with _folder_lock(path.parent):
+                check()
+                os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _within_folder(path: Path) -> Path:
+    path = path.parent.resolve() / path.name
+    if path.is_symlink():
+        target = path.resolve()
+        return target if target.parent == path.parent else path
+    return path
+
+
+def _temporary(path: Path) -> tuple[IO[bytes], Path]:
+    """Return a new file beside another, with its mode and owner, and locked while it is open."""
+    before = path.lstat() if path.exists() and not path.is_symlink() else None
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        mode = 0o666 if before is None else 0o600
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        file = os.fdopen(handle, "wb")
+        lock(file)
+        if temporary.exists():  # else it was taken for one left behind, before it was locked
+            break
+        file.close()
+    if before is not None and hasattr(os, "fchmod"):
+        os.fchmod(handle, stat.S_IMODE(before.st_mode))
+        now = os.fstat(handle)
+        if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid) and os.geteuid() == 0:
+            os.fchown(handle, before.st_uid, before.st_gid)
+    return file, temporary
+
+
+def _remove_left_behind(path: Path) -> None:
+    """Remove temporary files of writers that were killed: nobody holds them any more."""
+    for left in path.parent.glob(f".{_literal(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+        try:
+            if stat.S_ISREG(left.lstat().st_mode):  # what else is there was not made by a writer
+                with left.open("rb") as file:
+                    if _try_lock(file):
+                        left.unlink(missing_ok=True)
+        except FileNotFoundError:  # its writer has just finished
+            continue
+
+
+def _literal(name: str) -> str:
+    """Return a pattern that matches a name alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+@contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Keep other processes from replacing files of a folder, where the file system can."""
+    if not fcntl:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems lock no folders; the rest still holds
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -55,6 +128,17 @@ def lock(file: IO[Any]) -> None:
     """Wait until no other process holds this file; closing it lets the next one in."""
     if fcntl:
         fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _try_lock(file: IO[Any]) -> bool:
+    """Return whether no other process held this file; then it is held here until it is closed."""
+    if not fcntl:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from bsfl import checks
 from bsfl.errors import NewerFormat
 from bsfl.statefile import Arrays
 
-SCHEMA = 3
+SCHEMA = 4
 Header = dict[str, Any]
 
 
 def migrated(header: Header, arrays: Arrays, path: object) -> tuple[Header, Arrays]:
     """Return the content of a file as this bsfl would have written it."""
-    schema = header.get("schema", 1)  # 0.1.0 did not say
+    schema = checks.natural("schema", header.get("schema", 1))  # 0.1.0 did not say
     if schema > SCHEMA:
         raise NewerFormat(
             f"{path} has schema {schema}, this bsfl reads up to {SCHEMA}; "
@@ -82,13 +83,27 @@ def chances_by_rounds(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     n_members = max(int(np.count_nonzero(member)), 1)
     share = min(1.0, header["cohort_size"] / n_members)
     header = {**header, "invite": 1.0}
-    n_wanted = header.get("n_wanted") or header["cohort_size"]
-    sizes = np.array([[header["t"], n_wanted, min(n_wanted, header["cohort_size"])]])
-    return header, {**arrays, "ledger/opportunity": rounds * share, "sizes": sizes}
+    m, t = header["cohort_size"], header["t"]
+    n_wanted = header.get("n_wanted") or m
+    sizes = dict.fromkeys(arrays["waiting"][:, 1].tolist(), (m, m))
+    sizes |= {t: (n_wanted, min(n_wanted, m))} if t else {}
+    listed = np.array([(one, *size) for one, size in sizes.items()], dtype=np.int64)
+    chances = {"ledger/opportunity": rounds * share, "sizes": listed.reshape(-1, 3)}
+    return header, {**arrays, **chances}
+
+
+def last_seen(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Schema 3 to 4: when a client was last there was not kept; nobody is forgotten at once."""
+    member, left = arrays["clients/member"], arrays["clients/left"]
+    seen = np.where(member, header["t"], left)
+    nothing = np.zeros((len(member), 0))
+    arrays = {"clients/features": nothing, "clients/seen": seen, **arrays}
+    return {**header, "forget_after": None}, arrays
 
 
 STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {
     1: flags_to_parts,
     2: chances_by_rounds,
+    3: last_seen,
 }
 """The step from each schema to the next."""

@@ -1,7 +1,7 @@
 """The frozen records that cross the borders between rooms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks
+from bsfl.checks import LATENCY_RANGE as LATENCY_RANGE
 from bsfl.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -34,8 +35,12 @@ def pick(array: Numbers, clients: IntArray) -> Numbers:
     return array[clients]  # type: ignore[return-value]
 
 
-LATENCY_RANGE = 1e-9, 1e12
-"""Seconds that a latency can be; beyond, a unit was mistaken."""
+LARGEST_LOSS = 1e12
+"""Largest size of a loss; a model whose loss is larger has diverged."""
+LARGEST_FEATURE = 1e12
+"""Largest size of a number that is told of a client beforehand."""
+MOST_SAMPLES = 10**12
+"""Largest number of samples that a client may report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +53,8 @@ class Observation:
         outcome: "ok" (the answer entered the model), "timeout" (no answer before the deadline),
             "failed" (an error, or a client known to be gone) or "late" (an answer that came when
             the round was over: it teaches how long the client takes, and counts for nothing else).
-        loss: Local loss, for the selectors that want one.
-        samples: Number of samples trained on, for the selectors that want it.
+        loss: Local loss, for the selectors that want one; its size is at most 1e12.
+        samples: Number of samples trained on, for the selectors that want it; at most 1e12.
     """
 
     latency: float | None = None
@@ -60,16 +65,15 @@ class Observation:
     def __post_init__(self) -> None:
         checks.one_of("outcome", self.outcome, OUTCOMES)
         if self.latency is not None:
-            seconds = checks.positive("latency", self.latency)
-            checks.between("latency", seconds, *LATENCY_RANGE)
+            checks.seconds("latency", self.latency)
         elif self.outcome != "failed":
             raise InvalidInput(
                 f"latency is required when the outcome is {self.outcome!r}, got None"
             )
         if self.loss is not None:
-            checks.finite("loss", self.loss)
+            checks.between("loss", checks.finite("loss", self.loss), -LARGEST_LOSS, LARGEST_LOSS)
         if self.samples is not None:
-            checks.natural("samples", self.samples)
+            checks.natural("samples", self.samples, high=MOST_SAMPLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +148,13 @@ class Roster:
     samples: FloatArray | None = None
     quality: FloatArray | None = None
     features: FloatArray | None = None
+
+    def kept(self, kept: BoolArray) -> "Roster":
+        """Return the fleet as it was without clients that are not kept."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "n_members"}
+        columns = {name: a[kept[: len(a)]] for name, a in columns.items() if a is not None}
+        n_members = int(np.count_nonzero(columns.get("members", kept[: self.n_members])))
+        return Roster(n_members=n_members, **columns)
 
     @cached_property
     def sizes(self) -> FloatArray:

@@ -4,17 +4,30 @@ A policy says what it needs with `needs`, so that a loop that cannot give it ref
 before the first round; whatever is missing all the same is an error at once.
 """
 
+import math
+
 import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.records import OK, FloatArray, IntArray, Report, Roster, RoundContext
+from bsfl.records import (
+    LARGEST_FEATURE,
+    OK,
+    FloatArray,
+    IntArray,
+    Observation,
+    Report,
+    Roster,
+    RoundContext,
+)
 
 Needs = frozenset[str]
 """What clients must tell, a set of the words below."""
 NOTHING: Needs = frozenset()
 LOSS: Needs = frozenset({"loss"})
 """Every answer carries a loss."""
+LOSSES_FROM_0: Needs = LOSS | {"losses from 0"}
+"""Every answer carries a loss that is not below 0."""
 SAMPLES: Needs = frozenset({"samples"})
 """The size of every client's data is registered, or comes with its answers."""
 
@@ -28,7 +41,8 @@ def keep_known(policy: object, *names: str, optional: bool = True) -> None:
     """Make arrays of settings that hold a finite number above 0 for each client."""
     for name in names:
         if getattr(policy, name) is not None or not optional:
-            numbers = checks.all_above_0(name, checks.numbers(name, getattr(policy, name)))
+            numbers = checks.numbers(name, getattr(policy, name))
+            checks.all_above_0(name, numbers, LARGEST_FEATURE)
             numbers.flags.writeable = False
             object.__setattr__(policy, name, numbers)  # policies are frozen
 
@@ -64,6 +78,33 @@ def require_losses(policy: str, report: Report) -> None:
             f"policy {policy!r} needs the loss of every client that answers, {n_missing} of "
             f"{np.count_nonzero(answered)} answers have none; report Observation(loss=...)"
         )
+
+
+def require_positive_losses(policy: str, report: Report) -> None:
+    """Check that no loss is below 0."""
+    if np.any(report.loss < 0):
+        worst = float(np.nanmin(report.loss))
+        raise InvalidInput(f"policy {policy!r} needs losses of at least 0, got {worst!r}")
+
+
+def judge(needs: Needs, answer: float | Observation, registered_samples: float) -> Observation:
+    """Return what one client showed, after checking that it can be and has all that is needed.
+
+    Args:
+        needs: What the policy needs.
+        answer: Seconds, or an observation.
+        registered_samples: How much data the client was registered with, NaN if it was not.
+    """
+    if not isinstance(answer, Observation):
+        answer = Observation(latency=answer)
+    if answer.outcome == "ok" and needs:
+        if needs >= LOSS and answer.loss is None:
+            raise InvalidInput("the policy needs its loss, and it tells none")
+        if needs >= LOSSES_FROM_0 and answer.loss is not None and answer.loss < 0:
+            raise InvalidInput(f"the policy needs losses of at least 0, got {answer.loss!r}")
+        if needs >= SAMPLES and answer.samples is None and math.isnan(registered_samples):
+            raise InvalidInput("the policy needs its number of samples, and nobody tells it")
+    return answer
 
 
 def keep_losses(loss: FloatArray, report: Report) -> None:

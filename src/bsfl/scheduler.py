@@ -1,8 +1,9 @@
 """The Scheduler: what a user holds."""
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,29 +11,47 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks, statefile
-from bsfl.background import BackgroundWriter
+from bsfl.answers import judged
 from bsfl.clients import ClientId, ClientTable
-from bsfl.errors import InvalidInput, NotAStateFile, NotSelected
-from bsfl.estimation.ledger import Ledger
-from bsfl.migrations import SCHEMA, migrated
+from bsfl.errors import InvalidInput, NotSelected
+from bsfl.learned import Learned
+from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite, choose_enough
 from bsfl.policies import Pace, Policy
-from bsfl.policies.base import checked_cohort
+from bsfl.policies.base import check_places
 from bsfl.randomness import stream
-from bsfl.records import NOBODY, IntArray, Observation, Report, Roster, RoundContext, RoundRecord
-from bsfl.saved_policy import described, policy_of
-from bsfl.state import State, leaves, restored, take_over
+from bsfl.records import (
+    NOBODY,
+    BoolArray,
+    IntArray,
+    Observation,
+    Report,
+    Roster,
+    RoundContext,
+    RoundRecord,
+)
+from bsfl.requirements import needs_of
+from bsfl.saved_scheduler import LARGEST_SEED, Snapshot, restored_snapshot
+from bsfl.saves import Saves
+from bsfl.state import State
+from bsfl.threads import ThreadLock, locked
+
+_LOG = logging.getLogger("bsfl")
+SWEEPS = 10
+"""How often in `forget_after` rounds it is looked for clients to forget."""
 
 
 class Scheduler:
     """Chooses which clients train next and learns from how long they took.
 
     Clients are named by the caller's own ids, all str or all int. They join by being named in
-    `available` (or through `join`), may leave and come back, and keep what was learned of them.
+    `available` (or through `join`), may leave and come back, and keep what was learned of them. A
+    call that raises changes nothing. Several threads may use one scheduler.
 
     >>> scheduler = Scheduler(cohort_size=2)
     >>> cohort = scheduler.select(available=["ann", "bob", "cem", "dan"])
     >>> scheduler.observe({client: 3.2 for client in cohort})
+    {}
     >>> scheduler.t, len(cohort)
     (1, 2)
     """
@@ -43,6 +62,7 @@ class Scheduler:
         *,
         cohort_size: int,
         invite: Invite = 1.0,
+        forget_after: int | None = None,
         seed: int = 0,
     ) -> None:
         """Start a scheduler that has met nobody.
@@ -52,6 +72,9 @@ class Scheduler:
             cohort_size: m, how many clients train in a round.
             invite: How many times cohort_size are chosen, of whom the first cohort_size that answer
                 are enough (last_round.enough); or "auto": as many as it takes by their record.
+            forget_after: Rounds after which a client that was not available in any of them is
+                forgotten, or within a tenth more; None: never. Then a round costs what the living
+                fleet costs, however many come and go.
             seed: Root of all randomness, at least 0.
         """
         policy = Pace() if policy is None else policy
@@ -61,35 +84,39 @@ class Scheduler:
         self.cohort_size = checks.natural("cohort_size", cohort_size)
         check_invite(invite)
         self.invite = invite
-        self.seed = checks.natural("seed", seed, low=0)
+        if forget_after is not None:
+            checks.natural("forget_after", forget_after)
+            check_places(policy)
+        self.forget_after = forget_after
+        self.seed = checks.natural("seed", seed, low=0, high=LARGEST_SEED)
         self.t = 0
         self.last_round: RoundRecord | None = None
+        self._lock = ThreadLock()
         self._clients = ClientTable()
-        self._writer = BackgroundWriter()
-        self._spare: statefile.Arrays = {}
-        self._state: State = policy.init(0)
-        self._ledger = Ledger.of(0)
-        self._n_state = 0
-        self._waiting: dict[int, list[int]] = {}  # by client: rounds not answered, oldest first
-        self._sizes: dict[int, tuple[int, int]] = {}  # by round: how many were asked, are enough
+        self._saves = Saves()
+        self._learned = Learned(policy)
+        self._awaited = Outstanding()
         self._roster: Roster | None = None  # the fleet as it was when the last cohort was chosen
         self._unbooked: IntArray = NOBODY  # the last cohort, until its selection is in the state
 
     @property
+    @locked
     def clients(self) -> list[ClientId]:
         """The ids of the clients that belong to the fleet now."""
         return [self._clients.ids[k] for k in self._clients.members()]
 
     @property
+    @locked
     def outstanding(self) -> list[ClientId]:
         """The ids of the clients that were chosen and not reported yet."""
-        return [self._clients.ids[k] for k in self._waiting]
+        return [self._clients.ids[k] for k in self._awaited]
 
     @property
     def state(self) -> State:
         """What the policy has learned; to be read, not changed."""
-        return self._state
+        return self._learned.state
 
+    @locked
     def join(
         self,
         clients: Iterable[ClientId],
@@ -101,7 +128,7 @@ class Scheduler:
         """Add clients to the fleet, or update what is known of them.
 
         Args:
-            clients: Distinct ids.
+            clients: Distinct ids, of at most 1,000 characters.
             samples: How much data each one holds, above 0.
             quality: How good that data is, above 0 and at most 1; 1 where it is never told.
             features: What may tell how fast it is, one row of numbers for each client and the same
@@ -123,10 +150,23 @@ class Scheduler:
         told: dict[str, Any] = {"samples": samples, "quality": quality, "features": features}
         self.join([client], **{name: [it] for name, it in told.items() if it is not None})
 
+    @locked
     def leave(self, clients: Iterable[ClientId]) -> None:
         """Take clients out of the fleet. What was learned is kept for their return."""
         self._clients.leave(clients, t=self.t + 1)
 
+    @locked
+    def forget(self, clients: Iterable[ClientId]) -> None:
+        """Take clients out of the fleet and forget what was learned of them.
+
+        Nobody waits for their answers any more; if they come back, they are new.
+        """
+        check_places(self.policy)
+        kept = np.ones(len(self._clients), dtype=bool)
+        kept[[self._clients.index_of(client) for client in self._clients.clean(clients)]] = False
+        self._keep(kept)
+
+    @locked
     def select(
         self,
         available: Iterable[ClientId] | None = None,
@@ -155,25 +195,24 @@ class Scheduler:
             check_invite(invite)
         enough = m if cohort_size is not None and invite is not None else min(m, self.cohort_size)
         joined = None if available is None else self._clients.locate(available, t=t, n_needed=m)
-        before = self._state, self._ledger, self._n_state
+        unbooked, learned = self._unbooked, self._learned
         try:
-            self._clients.require(m)
-            if len(self._unbooked):
-                self._report(self.t, {})
-            self._grow_state()
-            where = joined.where if joined else self._clients.members()
-            context = self._context(t, where, m, enough)
-            context, cohort = choose_enough(self._choose, context, self._ledger, invite)
-        except Exception:
-            self._state, self._ledger, self._n_state = before
+            with learned.all_or_nothing(unbooked):
+                self._clients.require(m)
+                if len(unbooked):
+                    self._report(self.t, {})
+                learned.grow(len(self._clients))
+                where = joined.where if joined else self._clients.members()
+                context = self._context(t, where, m, enough)
+                context, cohort = choose_enough(self._choose, context, learned.ledger, invite)
+        except BaseException:
+            self._unbooked = unbooked
             if joined:
                 self._clients.undo(joined)
             raise
         self.t, self._roster, self._unbooked = t, context.roster, cohort
-        self._ledger.offer(where, context.quota)
-        for k in cohort.tolist():
-            self._waiting.setdefault(k, []).append(t)
-        self._sizes[t] = context.cohort_size, context.quota
+        learned.ledger.offer(where, context.quota)
+        self._awaited.invite(t, cohort.tolist(), (context.cohort_size, context.quota))
         ids = [self._clients.ids[k] for k in cohort]
         self.last_round = RoundRecord(
             t=t,
@@ -182,15 +221,20 @@ class Scheduler:
             enough=context.quota,
             n_available=len(where),
         )
+        if self.forget_after is not None:
+            seen = self._clients.column("seen")
+            seen[where] = t
+            if t % -(-self.forget_after // SWEEPS) == 0:
+                self._keep(seen >= t - self.forget_after)
         return ids
 
     def _choose(self, context: RoundContext) -> IntArray:
-        cohort = self.policy.select(self._state, context, stream(self.seed, "policy", context.t))
-        return checked_cohort(self.policy, context, cohort)
+        return self._learned.choose(context, stream(self.seed, "policy", context.t))
 
+    @locked
     def observe(
-        self, answers: Mapping[ClientId, float | Observation], *, strict: bool = True
-    ) -> None:
+        self, answers: Mapping[ClientId, float | Observation], *, strict: bool = False
+    ) -> dict[ClientId, str]:
         """Learn from clients that answered, or did not.
 
         May be called several times for one round, and after the next one has started: whoever was
@@ -198,30 +242,41 @@ class Scheduler:
         first. Report timeouts and failures too; a client that is never reported counts as chosen,
         and nothing is learned of its speed.
 
+        Answers are judged one by one. One with an impossible latency, or without what the policy
+        needs of it, counts as failed; one that nobody waits for is passed over. Both are logged.
+
         Args:
             answers: For each client its latency in seconds, or an Observation.
-            strict: Whether an answer nobody waits for is an error; otherwise it is ignored.
+            strict: Raise instead, and learn nothing.
+
+        Returns:
+            For each client whose answer was not taken as it came, why.
         """
         if not isinstance(answers, Mapping):
-            raise InvalidInput(f"answers must map clients to latencies, got {answers!r}")
-        by_round: dict[int, dict[int, Observation]] = {}
-        for client, answer in answers.items():
-            try:
-                index = self._awaited(client)
-            except InvalidInput:
-                if strict:
-                    raise
-                continue
-            oldest = self._waiting[index][0]
-            by_round.setdefault(oldest, {})[index] = _observation(client, answer)
-        for t, answered in sorted(by_round.items()):
-            self._report(t, answered)
+            raise InvalidInput(
+                f"answers must map clients to latencies, got {checks.short(answers)}"
+            )
+        needs, samples = needs_of(self.policy), self._clients.column("samples")
+        by_round, refused = judged(answers, self._owed, needs, samples, strict=strict)
+        touched = {k for answered in by_round.values() for k in answered}
+        unbooked = self._unbooked
+        try:
+            with self._learned.all_or_nothing(np.union1d(unbooked, list(touched)).astype(int)):
+                for t, answered in sorted(by_round.items()):
+                    self._report(t, answered)
+        except BaseException:
+            self._unbooked = unbooked
+            raise
+        for t, answered in by_round.items():
             for index in answered:
-                self._waiting[index].remove(t)
-                if not self._waiting[index]:
-                    del self._waiting[index]
-        self._forget_sizes()
+                self._awaited.settle(index, t)
+        if refused:
+            client, why = next(iter(refused.items()))
+            counts = len(refused), len(answers)
+            _LOG.warning("%d of %d answers refused, as %s: %s", *counts, checks.short(client), why)
+        return refused
 
+    @locked
     def abandon(self, clients: Iterable[ClientId] | None = None) -> None:
         """Stop waiting for answers that will never come, such as those to a server that was killed.
 
@@ -231,35 +286,28 @@ class Scheduler:
             clients: Who; one that owes nothing is passed over. None: everyone.
         """
         if clients is None:
-            self._waiting.clear()
+            self._awaited.drop(self._awaited)
         else:
-            for index in [self._clients.index_of(client) for client in clients]:
-                self._waiting.pop(index, None)
-        self._forget_sizes()
+            self._awaited.drop([self._clients.index_of(client) for client in clients])
 
-    def _forget_sizes(self) -> None:
-        """Forget how large the rounds before the last were, once nobody owes them an answer."""
-        if len(self._sizes) > 1:
-            open_rounds = {self.t}.union(*self._waiting.values())
-            self._sizes = {t: size for t, size in self._sizes.items() if t in open_rounds}
-
-    def _awaited(self, client: ClientId) -> int:
+    def _owed(self, client: ClientId) -> tuple[int, int]:
+        """Return the index of a client that owes an answer, and the oldest round it owes it to."""
         index = self._clients.index_of(client)
-        if index not in self._waiting:
+        oldest = self._awaited.oldest(index)
+        if oldest is None:
             raise NotSelected(
-                f"client {client!r} has no answer outstanding: it was not selected, or was "
-                "reported already; pass strict=False to ignore such answers"
+                f"client {checks.short(client)} has no answer outstanding: it was not selected, or "
+                "was reported already"
             )
-        return index
+        return index, oldest
 
     def _report(self, t: int, answered: Mapping[int, Observation]) -> None:
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
-        size = self._sizes.get(t, (self.cohort_size, self.cohort_size))
+        size = self._awaited.size(t) or (self.cohort_size, self.cohort_size)
         context = replace(self._context(t, NOBODY, *size), roster=self._roster)
         report = Report.of(dict(sorted(answered.items())), chosen=chosen)
-        self.policy.observe(self._state, context, report)
-        self._ledger.hear(report)
+        self._learned.hear(context, report)
         if t == self.t:
             self._unbooked = NOBODY
 
@@ -270,79 +318,61 @@ class Scheduler:
             cohort_size=m,
             enough=enough,
             roster=self._clients.roster(),
-            opportunity=self._ledger.opportunity,
+            opportunity=self._learned.ledger.opportunity,
         )
 
-    def _grow_state(self) -> None:
-        """Make room in the policy's state for the clients that joined since the last round."""
-        if self._n_state < len(self._clients):
-            n_clients = len(self._clients)
-            grown, ledger = self.policy.init(n_clients), Ledger.of(n_clients)
-            take_over(self._state, grown, n_clients)
-            take_over(self._ledger, ledger, n_clients)
-            self._state, self._ledger, self._n_state = grown, ledger, n_clients
+    def _keep(self, kept: BoolArray) -> None:
+        """Forget all clients but those that are kept; they move up."""
+        if kept.all():
+            return
+        place = np.where(kept, np.cumsum(kept) - 1, -1)
+        now, then = self._clients.roster(), self._roster
+        self._learned.keep(kept)
+        self._clients.forget(kept)
+        self._roster = self._clients.roster() if then is now else then and then.kept(kept)
+        self._unbooked = place[self._unbooked][kept[self._unbooked]]
+        self._awaited = self._awaited.moved(place)
+        if self.last_round:
+            known = self._clients.known(self.last_round.cohort)
+            self.last_round = replace(self.last_round, cohort=known)
 
     def save(self, path: str | os.PathLike[str], *, wait: bool = True) -> None:
         """Write everything to one file, atomically: a crash leaves the old file or the new one.
+
+        One scheduler at a time writes a file: if another one has written it since this one has last
+        saved or loaded it, FileInUse is raised and nothing is written.
 
         Args:
             path: The file.
             wait: Whether to return only when it is written. False copies what is known and has it
                 written while you go on; of several that wait for one path only the newest is
-                written, and an error comes with the next call. `saved()` waits for it.
+                written, and an error comes with the next call, or when the program ends. `saved()`
+                waits for it.
         """
-        header, arrays = self._contents()
-        table, path = self._clients, Path(path).absolute()
-
-        def write(arrays: statefile.Arrays) -> None:
-            ids = {f"clients/{name}": a for name, a in table.id_arrays(header["n_ids"]).items()}
-            statefile.write(path, header, arrays | ids)
-
-        if wait:
-            self._writer.join()
-            write(arrays)
-            self.saved()
-            return
-        copied = statefile.copies(arrays, self._spare)
-
-        def write_copy() -> None:
-            write(copied)
-            self._spare = copied  # the next copy takes their place in memory
-
-        self._writer.put(path, write_copy)
+        with self._lock:
+            self._saves.save(self._snapshot(), Path(path).absolute(), wait=wait)
 
     def saved(self) -> None:
         """Return when everything that `save(wait=False)` was asked for is written."""
-        self._writer.wait()
+        self._saves.wait()
 
-    def _contents(self) -> tuple[dict[str, Any], statefile.Arrays]:
-        """Return what a file holds but the ids, which no client changes; arrays are not copied."""
-        header = {
-            "schema": SCHEMA,
-            **described(self.policy),
-            "cohort_size": self.cohort_size,
-            "invite": self.invite,
-            "seed": self.seed,
-            "t": self.t,
-            "n_state": self._n_state,
-            "n_available": self.last_round.n_available if self.last_round else None,
-            "n_ids": len(self._clients),
-        }
-        arrays = {f"clients/{name}": a for name, a in self._clients.to_arrays().items()}
-        arrays |= {f"state/{name}": np.asarray(leaf) for name, leaf in leaves(self._state)}
-        arrays |= {f"ledger/{name}": np.asarray(leaf) for name, leaf in leaves(self._ledger)}
+    def _snapshot(self) -> Snapshot:
         cohort = self.last_round.cohort if self.last_round else ()
-        arrays["cohort"] = np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64)
-        arrays["unbooked"] = self._unbooked
-        waiting = [(k, t) for k, rounds in self._waiting.items() for t in rounds]
-        arrays["waiting"] = np.array(waiting, dtype=np.int64).reshape(-1, 2)
-        sizes = [(t, *size) for t, size in self._sizes.items()]
-        arrays["sizes"] = np.array(sizes, dtype=np.int64).reshape(-1, 3)
-        if self._roster is not None and self._roster is not self._clients.roster():
-            then = {f.name: getattr(self._roster, f.name) for f in fields(Roster)}
-            header["n_members_then"] = then.pop("n_members")
-            arrays |= {f"then/{name}": a for name, a in then.items() if a is not None}
-        return header, arrays
+        return Snapshot(
+            policy=self.policy,
+            cohort_size=self.cohort_size,
+            invite=self.invite,
+            forget_after=self.forget_after,
+            seed=self.seed,
+            t=self.t,
+            n_available=self.last_round.n_available if self.last_round else None,
+            cohort=np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64),
+            unbooked=self._unbooked,
+            clients=self._clients,
+            learned=self._learned,
+            roster=self._roster,
+            awaited=self._awaited,
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Self:
@@ -354,44 +384,15 @@ class Scheduler:
                 own, which a file cannot hold; otherwise it replaces the saved settings, all but
                 those that say how answers are remembered.
         """
-        header, arrays = statefile.read(Path(path))
-        if "policy" not in header:
-            raise NotAStateFile(f"{path} holds something else than a scheduler; nothing was loaded")
-        header, arrays = migrated(header, arrays, path)
-        policy = policy_of(header, path, policy)
-        settings = {name: header[name] for name in ("cohort_size", "invite", "seed")}
-        scheduler = cls(policy, **settings)
-        scheduler.t = header["t"]
-        scheduler._clients = ClientTable.from_arrays(
-            {n.removeprefix("clients/"): a for n, a in arrays.items() if n.startswith("clients/")}
-        )
-        scheduler._n_state = int(header["n_state"])
-        scheduler._state = restored(policy.init(scheduler._n_state), arrays, "state")
-        scheduler._ledger = restored(Ledger.of(scheduler._n_state), arrays, "ledger")
-        scheduler._unbooked = arrays["unbooked"]
-        scheduler._roster = scheduler._clients.roster()
-        if "n_members_then" in header:  # the fleet has changed since the last cohort was chosen
-            then = {n.removeprefix("then/"): a for n, a in arrays.items() if n.startswith("then/")}
-            scheduler._roster = Roster(n_members=header["n_members_then"], **then)
-        for k, t in arrays["waiting"].tolist():
-            scheduler._waiting.setdefault(k, []).append(t)
-        scheduler._sizes = {t: (n, enough) for t, n, enough in arrays["sizes"].tolist()}
-        if scheduler.t:
-            n_wanted, enough = scheduler._sizes[scheduler.t]
-            scheduler.last_round = RoundRecord(
-                t=scheduler.t,
-                cohort=tuple(scheduler._clients.ids[k] for k in arrays["cohort"]),
-                cohort_size=n_wanted,
-                enough=enough,
-                n_available=header["n_available"],
-            )
+        path = Path(path).absolute()
+        stamp = statefile.stamp_of(path) if path.is_file() else b""
+        header, arrays = statefile.read(path)
+        saved = restored_snapshot(header, arrays, path, policy)
+        settings = {k: getattr(saved, k) for k in ("cohort_size", "invite", "forget_after", "seed")}
+        scheduler = cls(saved.policy, **settings)
+        scheduler._saves.loaded(path, stamp)
+        scheduler.t, scheduler._clients, scheduler._learned = saved.t, saved.clients, saved.learned
+        scheduler._roster, scheduler._awaited = saved.roster, saved.awaited
+        scheduler._unbooked = saved.unbooked
+        scheduler.last_round = saved.last_round()
         return scheduler
-
-
-def _observation(client: ClientId, answer: float | Observation) -> Observation:
-    if isinstance(answer, Observation):
-        return answer
-    try:
-        return Observation(latency=answer)
-    except InvalidInput as error:
-        raise InvalidInput(f"client {client!r}: {error}") from None

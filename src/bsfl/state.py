@@ -1,23 +1,39 @@
 """What a policy has learned: a tree of dataclasses whose leaves are arrays and plain numbers.
 
 A policy that is made of parts has a state that is made of their states. Arrays whose first axis is
-the clients grow when clients join; everything else stays as it is.
+the clients grow when clients join and shrink when clients are forgotten; everything else stays as
+it is.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from bsfl.checks import LARGEST, LARGEST_FLOAT
+from bsfl.errors import InvalidInput
+
 State = Any
 """A dataclass of arrays (first axis: clients), plain numbers and further states."""
+FEW = 1024
+"""Numbers of an array that are copied whole rather than by client."""
 
 
-def per_client(start: float) -> Any:
-    """Return a field that holds one number for every client, `start` for one never met."""
-    return field(metadata={"start": start})
+def per_client(start: float, low: float | None = None, high: float | None = None) -> Any:
+    """Return a field that holds one number for every client, `start` for one never met.
+
+    A file that holds a number below `low` or above `high` is refused. None: counts are not below
+    0 (or `start`), and everything is finite but where `start` is not.
+    """
+    return field(metadata={"start": start, "low": low, "high": high})
+
+
+def number(start: float, low: float | None = None, high: float | None = None) -> Any:
+    """Return a field that holds one number, with the same limits."""
+    return field(default=start, metadata={"low": low, "high": high})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,12 +70,18 @@ def leaves(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
     >>> list(leaves(Outer(3, Inner(0.5))))
     [('t', 3), ('memory.mean', 0.5)]
     """
-    for one in fields(state):
-        value = getattr(state, one.name)
-        if is_dataclass(value):
-            yield from leaves(value, f"{prefix}{one.name}.")
+    for name in _names(state.__class__) or ():
+        value = getattr(state, name)
+        if _names(value.__class__) is not None:
+            yield from leaves(value, f"{prefix}{name}.")
         else:
-            yield prefix + one.name, value
+            yield prefix + name, value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass; None of anything else."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else None
 
 
 def put(state: State, name: str, value: Any) -> None:
@@ -70,13 +92,65 @@ def put(state: State, name: str, value: Any) -> None:
     setattr(state, last, value)
 
 
-def restored(state: State, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> State:
-    """Return a fresh state with what is stored of it; a file of an older bsfl may know less."""
-    for leaf, _ in list(leaves(state)):
+def client_leaves(init: Callable[[int], State]) -> set[str]:
+    """Return the names of the arrays that have a row for each client."""
+    nobody, somebody = dict(leaves(init(0))), dict(leaves(init(1)))
+    return {name for name, value in somebody.items() if np.shape(value) != np.shape(nobody[name])}
+
+
+def restored(
+    init: Callable[[int], State], n_clients: int, arrays: Mapping[str, npt.NDArray[Any]], name: str
+) -> State:
+    """Return a state with what is stored of it, checked; an older file may know less."""
+    state, of_clients = init(n_clients), client_leaves(init)
+    for leaf, fresh in list(leaves(state)):
         stored = arrays.get(f"{name}/{leaf}")
-        if stored is not None:
-            put(state, leaf, stored if stored.ndim else stored.item())
+        if stored is None:
+            continue
+        known = np.asarray(fresh)
+        may_grow = known.size == 0 and leaf not in of_clients  # such as the effects of features
+        if stored.dtype.kind != known.dtype.kind or stored.ndim != known.ndim:
+            raise InvalidInput(f"{leaf} has numbers of another kind")
+        if stored.shape != known.shape and not may_grow:
+            raise InvalidInput(f"{leaf} has the shape {stored.shape}, {known.shape} was expected")
+        put(state, leaf, stored if stored.ndim else stored.item())
+    check(state)
     return state
+
+
+def check(state: State) -> None:
+    """Check that a state that was stored holds nothing that a policy could not have learned.
+
+    Fields say their limits, see `per_client`. A state with rules between its fields has a method
+    `check` that raises InvalidInput.
+    """
+    for one in fields(state):
+        value = getattr(state, one.name)
+        if is_dataclass(value):
+            check(value)
+        else:
+            _check_limits(one, np.asarray(value))
+    if hasattr(state, "check"):
+        state.check()
+
+
+def _check_limits(one: "Field[Any]", values: npt.NDArray[Any]) -> None:
+    if values.dtype.kind == "b":
+        return
+    start = one.metadata.get("start", one.default if isinstance(one.default, int | float) else 0)
+    low, high = one.metadata.get("low"), one.metadata.get("high")
+    if values.dtype.kind == "i":
+        fine = (values >= (min(0, start) if low is None else low)) & (
+            values <= (LARGEST if high is None else high)
+        )
+    else:
+        fine = (values >= (-LARGEST_FLOAT if low is None else low)) & (
+            values <= (LARGEST_FLOAT if high is None else high)
+        )
+        if not np.isfinite(start):  # as it is before anything was learned
+            fine |= np.isnan(values) if np.isnan(start) else values == start
+    if not fine.all():
+        raise InvalidInput(f"{one.name} holds {values[~fine].flat[0]!s}, which cannot be")
 
 
 def take_over(old: State, new: State, n_clients: int) -> None:
@@ -88,3 +162,41 @@ def take_over(old: State, new: State, n_clients: int) -> None:
             fresh[: len(known)] = known
         else:  # a number, or an array that belongs to no client
             put(new, name, known)
+
+
+def without(state: State, kept: npt.NDArray[np.bool_], init: Callable[[int], State]) -> State:
+    """Return a state without the clients that are not kept.
+
+    Args:
+        state: What is known of all clients.
+        kept: Whether each of them is.
+        init: Returns a fresh state for so many clients.
+    """
+    smaller, of_clients = init(int(np.count_nonzero(kept))), client_leaves(init)
+    for name, known in leaves(state):
+        put(smaller, name, known[kept] if name in of_clients else known)
+    if hasattr(smaller, "recount"):
+        smaller.recount()
+    return smaller
+
+
+def reminder(state: State, clients: npt.NDArray[np.int64]) -> Callable[[], None]:
+    """Return a function that puts everything back as it is now: a refused report changes nothing.
+
+    What may change until then are the numbers of some clients, and all that belongs to no client.
+    """
+    saved: list[tuple[str, Any, Any, Any]] = []
+    for name, value in leaves(state):
+        if not isinstance(value, np.ndarray):
+            saved.append((name, value, None, None))
+        else:
+            where = clients if value.size > FEW and len(value) > clients.max(initial=0) else ...
+            saved.append((name, value, where, value[where].copy()))
+
+    def put_back() -> None:
+        for name, value, where, numbers in saved:
+            if numbers is not None:
+                value[where] = numbers
+            put(state, name, value)
+
+    return put_back

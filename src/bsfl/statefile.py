@@ -7,6 +7,7 @@ arrays' raw little-endian bytes in the order the header lists them. No pickle an
 
 import hashlib
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.errors import CorruptFile, NewerFormat, NotAStateFile, TruncatedFile
+from bsfl.errors import CorruptFile, FileInUse, NewerFormat, NotAStateFile, TruncatedFile
 from bsfl.files import replace_file
 
 MAGIC = b"bsfl-state\r\n"
@@ -22,6 +23,9 @@ FORMAT = 1
 _PRELUDE = struct.Struct("<12sIQ32s")
 _VERSION = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
+
+DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u4", "|b1", "|u1")}
+"""What arrays may hold: numbers, whole numbers, truths and bytes."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -38,8 +42,12 @@ def copies(arrays: Arrays, spare: Arrays) -> Arrays:
     return copied
 
 
-def write(path: Path, header: dict[str, Any], arrays: Arrays) -> None:
-    """Replace the file at `path` in one step; see replace_file."""
+def write(path: Path, header: dict[str, Any], arrays: Arrays, stamp: bytes | None = None) -> bytes:
+    """Replace the file at `path` in one step, see replace_file; return its stamp.
+
+    The stamp is the checksum of a file. If one is given, the file must still have it, or be gone:
+    else somebody else has written it in the meantime.
+    """
     stored = {n: a.astype(a.dtype.newbyteorder("<"), copy=False) for n, a in arrays.items()}
     listing = [{"name": n, "dtype": a.dtype.str, "shape": a.shape} for n, a in stored.items()]
     head = json.dumps({**header, "arrays": listing}).encode()
@@ -49,11 +57,28 @@ def write(path: Path, header: dict[str, Any], arrays: Arrays) -> None:
     for part in parts:
         digest.update(part)
     prelude = _PRELUDE.pack(MAGIC, FORMAT, sum(len(p) for p in parts), digest.digest())
-    replace_file(path, prelude, *parts)
+
+    def check() -> None:
+        if stamp is not None and path.exists() and stamp_of(path) != stamp:
+            raise FileInUse(
+                f"{path} was written by another scheduler since this one saved or loaded it; "
+                "nothing was saved. Load it again, or save to another file"
+            )
+
+    replace_file(path, prelude, *parts, check=check)
+    return digest.digest()
+
+
+def stamp_of(path: Path) -> bytes:
+    """Return the stamp of a file that `write` made; of another, some of its bytes."""
+    with path.open("rb") as file:
+        return file.read(_PRELUDE.size)[-32:]
 
 
 def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     """Return the header and the arrays of a file that `write` made, or say what is wrong."""
+    if path.exists() and not path.is_file():
+        raise NotAStateFile(f"{path} is not a file; nothing was loaded")
     content = path.read_bytes()
     if not content.startswith(MAGIC[: len(content)]) or not content:
         raise NotAStateFile(f"{path} is not a saved scheduler; nothing was loaded")
@@ -74,16 +99,35 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
         raise CorruptFile(
             f"{path} was changed after it was saved (checksum differs); nothing was loaded"
         )
+    try:
+        return _unpacked(body)
+    except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
+        raise CorruptFile(
+            f"{path} is no list of arrays, though its checksum is right ({error}); "
+            "nothing was loaded"
+        ) from error
+
+
+def _unpacked(body: memoryview) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays; nothing is reserved that does not stand in the file."""
     (n_head,) = _LENGTH.unpack_from(body)
     position = _LENGTH.size + n_head
+    if position > len(body):
+        raise ValueError(f"a header of {n_head:,} bytes in {len(body):,}")
     header = json.loads(bytes(body[_LENGTH.size : position]))
     arrays: Arrays = {}
     for entry in header.pop("arrays"):
-        dtype = np.dtype(entry["dtype"])
-        size = int(np.prod(entry["shape"], dtype=np.int64))
+        name, shape, dtype = entry["name"], tuple(entry["shape"]), DTYPES[entry["dtype"]]
+        size = math.prod(shape)
+        if not all(type(n) is int and n >= 0 for n in shape) or name in arrays:
+            raise ValueError(f"array {name!r} of shape {shape}")
+        if position + size * dtype.itemsize > len(body):
+            raise ValueError(f"array {name!r} is cut short")
         flat = np.frombuffer(body, dtype, count=size, offset=position)
-        arrays[entry["name"]] = flat.astype(dtype.newbyteorder("=")).reshape(entry["shape"])
+        arrays[name] = flat.astype(dtype.newbyteorder("=")).reshape(shape)
         position += size * dtype.itemsize
+    if position != len(body):
+        raise ValueError(f"{len(body) - position:,} bytes are left")
     return header, arrays
 
 

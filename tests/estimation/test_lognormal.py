@@ -114,7 +114,7 @@ def test_features_reach_the_policy_through_the_scheduler(tmp_path):
     ("features", "message"),
     [
         ([1.0], "same 2 features, got 1"),
-        ([np.inf, 1.0], "finite, or NaN"),
+        ([np.inf, 1.0], "numbers of at most 1e.12, or NaN where unknown, got inf"),
         ([[1.0, 2.0]], "one row of numbers"),
         ([], "one row of numbers"),
     ],

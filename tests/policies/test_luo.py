@@ -105,7 +105,7 @@ def test_who_comes_stands_for_those_who_do_not():
     ("settings", "message"),
     [
         ({"tau_max": 0}, "tau_max must be a finite number above 0, got 0"),
-        ({"speed": -1}, "speed must be a finite number of at least 0, got -1"),
+        ({"speed": -1}, "speed must be between 0 and 10, got -1"),
         ({"least": 0}, "least must be a finite number above 0, got 0"),
         ({"least": 2}, "least must be between 0 and 1, got 2"),
     ],

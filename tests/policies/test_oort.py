@@ -195,10 +195,10 @@ def test_the_pace_is_saved(tmp_path):
     scheduler.save(tmp_path / "s.bsfl")
     twin = Scheduler.load(tmp_path / "s.bsfl")
     # equal utilities stall: windows 2, 3 and 4 each add five points to 30
-    assert twin._state.percentile == scheduler._state.percentile == 45.0
+    assert twin.state.percentile == scheduler.state.percentile == 45.0
     scheduler.join(["c"], samples=[1])
     scheduler.select()
-    assert scheduler._state.percentile == 45.0, "a fleet that grows keeps it, too"
+    assert scheduler.state.percentile == 45.0, "a fleet that grows keeps it, too"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_pace_is_saved(tmp_path):
         ({"percentile": 101}, "percentile must be between 0 and 100, got 101"),
         ({"pacer_step": -5}, "pacer_step must be between 0 and 100, got -5"),
         ({"pacer_rounds": 0}, "pacer_rounds must be a whole number of at least 1, got 0"),
-        ({"penalty": -1}, "penalty must be a finite number of at least 0, got -1"),
+        ({"penalty": -1}, "penalty must be between 0 and 100, got -1"),
         ({"clip": 2}, "clip must be between 0 and 1, got 2"),
         ({"cut_off": 2}, "cut_off must be between 0 and 1, got 2"),
         ({"explore": 2}, "explore must be between 0 and 1, got 2"),

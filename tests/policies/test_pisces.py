@@ -114,5 +114,5 @@ def test_a_late_answer_or_a_timeout_is_stale_and_tells_no_utility():
 
 
 def test_a_bad_penalty_is_refused():
-    with pytest.raises(InvalidInput, match="penalty must be a finite number of at least 0, got -1"):
+    with pytest.raises(InvalidInput, match="penalty must be between 0 and 100, got -1"):
         Pisces(penalty=-1)

@@ -107,7 +107,7 @@ def ablation(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Measure what one choice buys: an option of BSFL, or how rounds are closed (this one trains).
+    """Measure what one choice buys: how rounds close, who lies (these two train), options of BSFL.
 
     Example: bsfl ablation drift --seeds 5
     """

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
 from bsfl.records import FAILED, LATE, FloatArray, IntArray, Report, RoundContext, pick
 from bsfl.requirements import keep_losses
 from bsfl.state import ClientState, per_client
@@ -23,6 +24,11 @@ class Selections(ClientState):
     selected: IntArray = per_client(0)
     late: IntArray = per_client(0)
     loss: FloatArray = per_client(np.nan)
+
+    def check(self) -> None:
+        """Check that nobody was late more often than chosen."""
+        if np.any(self.late > self.selected):
+            raise InvalidInput("late counts more answers than selected")
 
     def book(self, report: Report) -> None:
         """Take in the selections, late answers and losses of a report."""
@@ -65,7 +71,7 @@ class Queued(Averages):
     When shares change because the fleet does, the time since then counts at the new share.
     """
 
-    queue: FloatArray = per_client(0.0)
+    queue: FloatArray = per_client(0.0, low=0.0)
     queue_round: IntArray = per_client(1)
 
     def queues(self, context: RoundContext, clients: IntArray, share: Share) -> FloatArray:

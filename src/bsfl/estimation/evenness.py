@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray
+from bsfl.state import number
 
 POWER = 2.0
 """Value is read as this power of the loss."""
@@ -26,6 +28,8 @@ HIGHEST = 5.0
 """Largest f: equal numbers of rounds for all, but for the last per cent."""
 FORGET, RATE = 0.98, 0.1
 """What a round leaves of the sums before it, and how fast the trends follow."""
+FAR = float(np.log(10.0))
+"""A loss ten times what is expected, or a tenth of it, counts as that: who lies moves little."""
 N_FIRST, N_DOUBTED = 20, 100
 """Losses that tell what they began with, and those after which they must have fallen."""
 SURE = 4.0
@@ -47,14 +51,19 @@ class LossTrend:
     """
 
     t: int = 0
-    squares: float = 0.0
+    squares: float = number(0.0, low=0.0)
     products: float = 0.0
     x: float = 0.0
     loss: float = 0.0
     first: float = 0.0
     n_told: int = 0
-    spread: float = 0.0
-    weight: float = 0.0
+    spread: float = number(0.0, low=0.0)
+    weight: float = number(0.0, low=0.0)
+
+    def check(self) -> None:
+        """Check that losses that were told left a weight."""
+        if self.n_told and self.weight <= 0:
+            raise InvalidInput("weight must be above 0 where losses were told")
 
 
 def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
@@ -63,9 +72,12 @@ def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
     if not told.any():
         return
     x, y, n = x[told], np.log(loss[told]), int(np.count_nonzero(told))
-    mean_x, mean_y = float(x.mean()), float(y.mean())
+    mean_x = float(x.mean())
     if trend.n_told == 0:
-        trend.x, trend.loss = mean_x, mean_y
+        trend.x, trend.loss = mean_x, float(np.median(y))
+    expected = trend.loss + slope(trend) * (x - trend.x)
+    y = np.clip(y, expected - FAR, expected + FAR)
+    mean_y = float(y.mean())
     if trend.n_told < N_FIRST:
         trend.first += (mean_y - trend.first) * n / (trend.n_told + n)
     trend.n_told += n
@@ -86,8 +98,13 @@ def exponent(trend: LossTrend) -> float:
     """Return f."""
     if trend.n_told == 0 or (trend.n_told > N_DOUBTED and not losses_fall(trend)):
         return EVEN
-    products = PRIOR * PRIOR_SQUARES - POWER * trend.products
-    return float(np.clip(products / (trend.squares + PRIOR_SQUARES), 0.0, HIGHEST))
+    return float(np.clip(-POWER * slope(trend), 0.0, HIGHEST))
+
+
+def slope(trend: LossTrend) -> float:
+    """Return the slope of log loss on x, drawn towards the prior."""
+    prior = -PRIOR / POWER * PRIOR_SQUARES
+    return (trend.products + prior) / (trend.squares + PRIOR_SQUARES)
 
 
 def losses_fall(trend: LossTrend) -> bool:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bsfl import checks
 from bsfl.records import BoolArray, FloatArray, IntArray, Report, pick
-from bsfl.state import ClientState, per_client
+from bsfl.state import ClientState, number, per_client
 
 PRIOR = 9.0, 1.0
 """Answers and misses that are supposed of a fleet before the first."""
@@ -25,12 +26,12 @@ class Ledger(ClientState):
         last_chance: Mean chance to answer of the last cohort whose size was found by it.
     """
 
-    opportunity: FloatArray = per_client(0.0)
+    opportunity: FloatArray = per_client(0.0, low=0.0, high=checks.LARGEST)
     answered: IntArray = per_client(0)
     missed: IntArray = per_client(0)
     n_answered: int = 0
     n_missed: int = 0
-    last_chance: float = PRIOR[0] / sum(PRIOR)
+    last_chance: float = number(PRIOR[0] / sum(PRIOR), low=0.01, high=1.0)
 
     def offer(self, available: IntArray, quota: int) -> None:
         """Book a round in which `quota` of the available clients could take part."""

@@ -9,12 +9,13 @@ updated in O(cohort). A client is judged by the posterior of x_k theta + b_k: be
 answer that is the prediction for clients like it, with an honest width.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
 from bsfl.estimation.memory import ClientStats
 from bsfl.records import FloatArray, IntArray, Roster
 
@@ -49,6 +50,22 @@ class Population:
     gram: FloatArray = _nothing(0, 0)
     moment: FloatArray = _nothing(0)
     pooled: FloatArray = _nothing(0)
+
+    def check(self) -> None:
+        """Check that all parts fit together, and that a client can be judged by them."""
+        n = len(self.centre)
+        if not len(self.pooled):
+            n = -1
+        shapes = (n,), (n,), (n + 1, n + 1), (n + 1,), (4,)
+        found = [np.shape(getattr(self, one.name)) for one in fields(self)]
+        if n >= 0 and found != list(shapes):
+            raise InvalidInput("what is known of the fleet's latencies does not fit together")
+        if n < 0 and any(np.prod(shape) for shape in found):
+            raise InvalidInput("the fleet's latencies have no spread")
+        if np.any(self.scale <= 0) or np.any(self.pooled <= 0):
+            raise InvalidInput("scale and pooled must be above 0")
+        if n >= 0 and np.linalg.eigvalsh(self.gram).min() <= 0:
+            raise InvalidInput("gram must be positive definite")
 
 
 class Posterior(NamedTuple):

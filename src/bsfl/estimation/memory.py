@@ -55,7 +55,7 @@ class LastingState(ClientState):
 
     observed: IntArray = per_client(0)
     mean: FloatArray = per_client(0.0)
-    spread: FloatArray = per_client(0.0)
+    spread: FloatArray = per_client(0.0, low=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class FadingState(LastingState):
         last: Round of its last answer.
     """
 
-    weight: FloatArray = per_client(0.0)
+    weight: FloatArray = per_client(0.0, low=0.0)
     last: IntArray = per_client(0)
 
 
@@ -137,10 +137,10 @@ class WindowState(LastingState):
     """
 
     block: IntArray = per_client(0)
-    recent: FloatArray = per_client(0.0)
-    older_count: FloatArray = per_client(0.0)
+    recent: FloatArray = per_client(0.0, low=0.0)
+    older_count: FloatArray = per_client(0.0, low=0.0)
     older_mean: FloatArray = per_client(0.0)
-    older_spread: FloatArray = per_client(0.0)
+    older_spread: FloatArray = per_client(0.0, low=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from bsfl import checks
 from bsfl.fairness import gini
 from bsfl.records import FloatArray, IntArray, RoundContext
 from bsfl.registry import Registry
+from bsfl.state import number
 
 UP, DOWN = 1.15, 1.03
 """Factors by which alpha moves at most in one correction; what was missed is hard to make good."""
@@ -25,7 +26,7 @@ MARGIN = 0.01
 class FoundWeight:
     """The alpha that was found; 0 before the first round."""
 
-    alpha: float = 0.0
+    alpha: float = number(0.0, low=0.0, high=1e30)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from bsfl.errors import InvalidInput
 from bsfl.fleet.availability import Always, Availability
 from bsfl.fleet.intervals import Intervals
 from bsfl.fleet.latency import Latencies
+from bsfl.fleet.lies import Lies
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray, Roster
 
@@ -29,6 +30,7 @@ class Fleet:
         samples: Data size of each client; None: all equal and unknown.
         quality: Data quality of each client; None: all 1.
         features: What the server knows of each client beforehand, [client, feature]; None: nothing.
+        lies: What some clients tell that is not so; None: all are honest.
     """
 
     latency: Latencies
@@ -39,6 +41,7 @@ class Fleet:
     samples: FloatArray | None = None
     quality: FloatArray | None = None
     features: FloatArray | None = None
+    lies: Lies | None = None
 
     def __post_init__(self) -> None:
         checks.positive("tau_min", self.tau_min)

@@ -35,7 +35,7 @@ class AgeBased:
     tau_max: float
 
     def __post_init__(self) -> None:
-        checks.positive("tau_max", self.tau_max)
+        checks.seconds("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> AgeState:
         return AgeState.of(n_clients)

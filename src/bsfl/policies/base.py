@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -51,6 +52,17 @@ def checked_cohort(policy: Policy, context: RoundContext, cohort: Any) -> IntArr
             f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
         )
     return chosen
+
+
+def check_places(policy: object) -> None:
+    """Check that a policy was told nothing by dense index, so that clients can be forgotten."""
+    settings = fields(policy) if is_dataclass(policy) and not isinstance(policy, type) else ()
+    told = [one.name for one in settings if isinstance(getattr(policy, one.name), np.ndarray)]
+    if told:
+        raise InvalidInput(
+            f"{type(policy).__name__} knows clients by their place ({', '.join(told)}), so none "
+            "can be forgotten"
+        )
 
 
 def weigher(

@@ -15,9 +15,9 @@ from bsfl.generalization import DEFICITS, Deficit, signed_power
 from bsfl.policies.base import top_m
 from bsfl.records import NOBODY, FloatArray, IntArray, Report, Rng, RoundContext, pick
 from bsfl.registry import check_part, part
-from bsfl.requirements import LOSS, SAMPLES, Needs
+from bsfl.requirements import LOSSES_FROM_0, SAMPLES, Needs, require_positive_losses
 from bsfl.solvers import SOLVERS, Solver
-from bsfl.state import NothingLearned, State
+from bsfl.state import NothingLearned, State, number
 
 TAIL = {"kind": "lognormal"}
 """Settings of the index that judges clients by the tail of their latencies."""
@@ -33,8 +33,8 @@ class BsflState(Selections):
         memory, index, weight: What the parts know.
     """
 
-    fastest_s: float = np.inf
-    slowest_s: float = 0.0
+    fastest_s: float = number(np.inf, low=1e-9)
+    slowest_s: float = number(0.0, low=0.0, high=1e12)
     memory: State
     index: State
     weight: State
@@ -81,7 +81,7 @@ class BSFL:
         checks.natural("beta", self.beta)
         for name, value in (("tau_min", self.tau_min), ("tau_max", self.tau_max)):
             if value is not None:
-                checks.positive(name, value)
+                checks.seconds(name, value)
         if self.tau_min is not None and self.tau_max is not None and self.tau_min > self.tau_max:
             raise InvalidInput(
                 f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
@@ -100,7 +100,9 @@ class BSFL:
     @property
     def needs(self) -> Needs:
         """What clients must tell: their sizes or losses, where g asks for them."""
-        return {"weighted": SAMPLES, "loss": LOSS}.get(str(self.generalization), frozenset())
+        return {"weighted": SAMPLES, "loss": LOSSES_FROM_0}.get(
+            str(self.generalization), frozenset()
+        )
 
     def init(self, n_clients: int) -> BsflState:
         return BsflState.of(
@@ -137,9 +139,8 @@ class BSFL:
         return available[cohort]
 
     def observe(self, state: BsflState, context: RoundContext, report: Report) -> None:
-        if self.generalization == "loss" and np.any(report.loss < 0):
-            worst = float(np.nanmin(report.loss))
-            raise InvalidInput(f"generalization='loss' needs losses of at least 0, got {worst!r}")
+        if self.generalization == "loss":
+            require_positive_losses("bsfl", report)
         latency = believed_latency(report, self.tau_max)
         if self.tau_min is not None:
             latency = np.maximum(latency, self.tau_min)

@@ -30,7 +30,7 @@ class CsUcb:
     exploration: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.positive("tau_max", self.tau_max)
+        checks.seconds("tau_max", self.tau_max)
         checks.at_least("exploration", self.exploration, 0.0)
 
     def init(self, n_clients: int) -> Averages:

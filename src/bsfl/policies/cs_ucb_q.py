@@ -42,7 +42,7 @@ class CsUcbQ:
     exploration: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.positive("tau_max", self.tau_max)
+        checks.seconds("tau_max", self.tau_max)
         checks.between("beta", self.beta, 0.0, 1.0)
         checks.between("phi", self.phi, 0.0, 1.0)
         checks.at_least("exploration", self.exploration, 0.0)

@@ -24,7 +24,7 @@ class F3astState(ClientState):
         as_of: That round, counted from the client's first.
     """
 
-    added: FloatArray = per_client(0.0)
+    added: FloatArray = per_client(0.0, low=0.0, high=1.0)
     as_of: IntArray = per_client(1)
 
 

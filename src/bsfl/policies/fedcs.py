@@ -39,7 +39,7 @@ class FedCS:
     candidates: int | None = None
 
     def __post_init__(self) -> None:
-        checks.positive("tau_max", self.tau_max)
+        checks.seconds("tau_max", self.tau_max)
         keep_known(self, "latency_s", "upload_s")
         if self.candidates is not None:
             checks.natural("candidates", self.candidates)

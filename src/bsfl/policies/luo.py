@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
+from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.fairness import capped_shares
 from bsfl.policies.weighted_random import inclusion_draw
@@ -19,6 +20,11 @@ class LuoState(Averages):
     """Averages of latencies, and the last loss each client reported (NaN: never)."""
 
     loss: FloatArray = per_client(np.nan)
+
+    def check(self) -> None:
+        """Check that latencies are some."""
+        if np.any(self.mean[self.observed > 0] < 1e-9):
+            raise InvalidInput("mean must be a latency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +50,8 @@ class Luo:
     least: float = 0.1
 
     def __post_init__(self) -> None:
-        checks.positive("tau_max", self.tau_max)
-        checks.at_least("speed", self.speed, 0.0)
+        checks.seconds("tau_max", self.tau_max)
+        checks.between("speed", self.speed, 0.0, 10.0)
         checks.between("least", checks.positive("least", self.least), 0.0, 1.0)
 
     def init(self, n_clients: int) -> LuoState:

@@ -10,7 +10,7 @@ from bsfl.estimation.averages import believed_latency
 from bsfl.policies.base import part_of, top_m, weighted_draw
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, keep_known, must_cover, require_losses, sample_counts
-from bsfl.state import ClientState, per_client
+from bsfl.state import ClientState, number, per_client
 
 STALENESS = 0.1
 """Factor of ln t in the bonus of a client that was not chosen for long."""
@@ -31,12 +31,12 @@ class OortState(ClientState):
     """
 
     last_chosen: IntArray = per_client(0)
-    utility: FloatArray = per_client(0.0)
-    duration: FloatArray = per_client(np.inf)
-    percentile: float
+    utility: FloatArray = per_client(0.0, low=0.0)
+    duration: FloatArray = per_client(np.inf, low=1e-9)
+    percentile: float = number(0.0, low=0.0, high=100.0)
     window: int = 0
-    utility_now: float = 0.0
-    utility_before: float = 0.0
+    utility_now: float = number(0.0, low=0.0)
+    utility_before: float = number(0.0, low=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,11 +80,11 @@ class Oort:
 
     def __post_init__(self) -> None:
         if self.tau_max is not None:
-            checks.positive("tau_max", self.tau_max)
+            checks.seconds("tau_max", self.tau_max)
         checks.between("percentile", self.percentile, 0.0, 100.0)
         checks.between("pacer_step", self.pacer_step, 0.0, 100.0)
         checks.natural("pacer_rounds", self.pacer_rounds)
-        checks.at_least("penalty", self.penalty, 0.0)
+        checks.between("penalty", self.penalty, 0.0, 100.0)
         for name in ("clip", "cut_off", "explore", "explore_decay", "explore_min"):
             checks.between(name, getattr(self, name), 0.0, 1.0)
         keep_known(self, "expected_s")
@@ -152,11 +152,16 @@ class Oort:
         complete when the first report of the next one comes in.
         """
         window = (t - 1) // self.pacer_rounds
-        while state.window < window:
+        for _ in range(2):  # a window in which nobody answered does not exceed the one before
+            if state.window >= window:
+                break
             if state.window >= 1 and state.utility_now <= state.utility_before:
                 state.percentile = min(100.0, state.percentile + self.pacer_step)
             state.utility_before, state.utility_now = state.utility_now, 0.0
             state.window += 1
+        if state.window < window:
+            raised = state.percentile + self.pacer_step * (window - state.window)
+            state.percentile, state.window = min(100.0, raised), window
         if window == state.window:
             state.utility_now += utility
         elif window == state.window - 1:  # an answer that came late

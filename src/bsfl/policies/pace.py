@@ -12,6 +12,7 @@ from bsfl.estimation.memory import Lasting, LastingState
 from bsfl.policies.base import top_m
 from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
 from bsfl.solvers import solve_exact
+from bsfl.state import number
 
 QUANTILE, OPTIMISM = 0.9, 0.5
 """A client is judged by this quantile of its latency, less deviations of what is not known."""
@@ -23,7 +24,7 @@ HEARD = 0.1
 """Part of its fair number of rounds in which a client is heard, so that its losses are known."""
 VAIN = 0.5
 """What an answer that came too late counts of one: else the slowest were asked again and again."""
-CHEAPEST = 1e-100
+CHEAPEST = 1e-80
 """Lowest price of a second, where nobody has answered for ever so long."""
 MEMORY = Lasting()
 
@@ -43,12 +44,12 @@ class PaceState(Selections):
     """
 
     t: int = 0
-    round_s: float = 0.0
+    round_s: float = number(0.0, low=0.0, high=1e12)
     n_kept: int = 0
-    gain: float = 0.0
-    time_s: float = 0.0
-    usual: float = 0.0
-    slowest_s: float = 0.0
+    gain: float = number(0.0, low=0.0, high=1e60)
+    time_s: float = number(0.0, low=0.0, high=1e30)
+    usual: float = number(0.0, low=-50.0, high=50.0)
+    slowest_s: float = number(0.0, low=0.0, high=1e12)
     memory: LastingState
     population: lognormal.Population
     trend: evenness.LossTrend
@@ -82,7 +83,7 @@ class Pace:
             checks.between("evenness", self.evenness, 0.0, evenness.HIGHEST)
         checks.between("least_share", self.least_share, 0.0, 1.0)
         if self.tau_max is not None:
-            checks.positive("tau_max", self.tau_max)
+            checks.seconds("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> PaceState:
         return PaceState.of(

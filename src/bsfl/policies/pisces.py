@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import checks
+from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Averages
 from bsfl.policies.base import top_m
 from bsfl.policies.oort import statistical_utility
@@ -26,11 +27,20 @@ class PiscesState(Averages):
         t: The latest question.
     """
 
-    utility: FloatArray = per_client(0.0)
-    at_work: IntArray = per_client(0)
+    utility: FloatArray = per_client(0.0, low=0.0)
+    at_work: IntArray = per_client(0, high=1)
     most_at_work: int = 0
     n_at_work: int = 0
     t: int = 0
+
+    def check(self) -> None:
+        """Check that staleness is none below 0, and that those at work were counted."""
+        if np.any(self.mean < 0) or self.n_at_work != self.at_work.sum():
+            raise InvalidInput("staleness and those at work do not fit together")
+
+    def recount(self) -> None:
+        """Count again who is at work, as clients were forgotten."""
+        self.n_at_work = int(self.at_work.sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +61,7 @@ class Pisces:
     penalty: float = 0.5
 
     def __post_init__(self) -> None:
-        checks.at_least("penalty", self.penalty, 0.0)
+        checks.between("penalty", self.penalty, 0.0, 100.0)
 
     def init(self, n_clients: int) -> PiscesState:
         return PiscesState.of(n_clients)

@@ -69,7 +69,7 @@ class RbcsF:
     phi: float = 0.5
 
     def __post_init__(self) -> None:
-        checks.positive("tau_max", self.tau_max)
+        checks.seconds("tau_max", self.tau_max)
         if (self.compute is None) != (self.transfer is None):
             raise InvalidInput("compute and transfer must be given together, or neither")
         keep_known(self, "compute", "transfer")

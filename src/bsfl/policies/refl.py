@@ -8,7 +8,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.policies.base import top_m
 from bsfl.records import OK, TIMEOUT, BoolArray, IntArray, Report, Rng, RoundContext
-from bsfl.state import ClientState
+from bsfl.state import ClientState, number
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class ReflState(ClientState):
     """
 
     t: int = 0
-    duration_s: float = 0.0
-    before_s: float = 0.0
+    duration_s: float = number(0.0, low=0.0, high=1e12)
+    before_s: float = number(0.0, low=0.0, high=1e12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

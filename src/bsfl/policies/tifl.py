@@ -1,12 +1,13 @@
 """TiFL: tiers of equally fast clients, the worst learned one most likely (Chai et al. 2020)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from bsfl import checks
+from bsfl.errors import InvalidInput
 from bsfl.estimation.averages import Averages, believed_latency
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.requirements import LOSS, keep_losses, require_losses
@@ -14,6 +15,8 @@ from bsfl.state import per_client
 
 NO_TIER = -1
 """The tier of a client that has none yet."""
+MOST_TIERS = 10_000
+"""Largest number of tiers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,12 +34,20 @@ class TiflState(Averages):
     """
 
     loss: FloatArray = per_client(np.nan)
-    tier: IntArray = per_client(NO_TIER)
+    tier: IntArray = per_client(NO_TIER, low=NO_TIER, high=MOST_TIERS)
     formed: bool = False
-    bound_s: FloatArray
+    bound_s: FloatArray = field(metadata={"low": 0.0, "high": np.inf})
     spent: IntArray
-    probability: FloatArray
+    probability: FloatArray = field(metadata={"low": 0.0, "high": 1.0})
     period: int = 0
+
+    def check(self) -> None:
+        """Check that tiers exist, and that whoever was chosen has one once they are formed."""
+        wrong = self.tier >= len(self.spent)
+        if self.formed:
+            wrong |= (self.tier == NO_TIER) & (self.selected > 0)
+        if wrong.any() or np.any(self.bound_s[1:] < self.bound_s[:-1]):
+            raise InvalidInput("tiers do not fit together")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +77,13 @@ class TiFL:
     interval: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "tiers", "interval"):
-            checks.natural(name, getattr(self, name))
-        checks.positive("tau_max", self.tau_max)
+        for name, high in (
+            ("rounds", checks.LARGEST),
+            ("tiers", MOST_TIERS),
+            ("interval", checks.LARGEST),
+        ):
+            checks.natural(name, getattr(self, name), high=high)
+        checks.seconds("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> TiflState:
         return TiflState.of(

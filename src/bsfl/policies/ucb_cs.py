@@ -25,9 +25,14 @@ class UcbCsState(ClientState):
     """
 
     last_chosen: IntArray = per_client(0)
-    count: FloatArray = per_client(0.0)
+    count: FloatArray = per_client(0.0, low=0.0)
     loss_sum: FloatArray = per_client(0.0)
     loss: FloatArray = per_client(np.nan)
+
+    def check(self) -> None:
+        """Check that whoever was chosen counts."""
+        if np.any((self.last_chosen > 0) & (self.count < 1.0)):
+            raise InvalidInput("count must be at least 1 where a client was chosen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from bsfl.fleet import (
 from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability
 from bsfl.fleet.intervals import WEEK_S
 from bsfl.fleet.latency import Latencies
+from bsfl.fleet.lies import Lies
 from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, Rng
@@ -161,6 +162,34 @@ class FailuresSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiesSpec:
+    """Clients that lie about their time, their loss or both.
+
+    Attributes:
+        share: Share of the clients that do.
+        time: Whether they claim to be as fast as the fastest.
+        loss: What they multiply their loss by.
+    """
+
+    share: float
+    time: bool = False
+    loss: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.between("share", self.share, 0.0, 1.0)
+        checks.positive("loss", self.loss)
+        if not isinstance(self.time, bool):
+            raise InvalidInput(f"time must be true or false, got {self.time!r}")
+        if not self.time and self.loss == 1.0:
+            raise InvalidInput("liars must lie about something: time = true or a loss other than 1")
+
+    def build(self, n_clients: int, rng: Rng) -> Lies:
+        liars = np.zeros(n_clients, dtype=bool)
+        liars[rng.choice(n_clients, round(self.share * n_clients), replace=False)] = True
+        return Lies(liars=liars, time=self.time, loss=self.loss)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSpec:
     """How much data clients have and how good it is.
 
@@ -214,6 +243,7 @@ class FleetSpec:
     availability: AvailabilitySpec = AvailabilitySpec()
     drift: DriftSpec | None = None
     failures: FailuresSpec | None = None
+    lies: LiesSpec | None = None
     data: DataSpec | None = None
     features: FeaturesSpec | None = None
 
@@ -254,4 +284,5 @@ class FleetSpec:
             samples=samples,
             quality=quality,
             features=features,
+            lies=self.lies.build(self.n_clients, rng("lies")) if self.lies else None,
         )

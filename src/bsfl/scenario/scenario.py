@@ -16,6 +16,7 @@
     [fleet.availability]             # optional: kind = "always" | "phones" | "week" | ...
     [fleet.drift]                    # optional: kind = "swap" | "scale"
     [fleet.failures]                 # optional: probability, of all or of a share
+    [fleet.lies]                     # optional: share, time, loss
     [fleet.data]                     # optional: sizes and quality
 
     [round]                          # optional: kind = "barrier" (invite, deadline_s, quorum, late)
@@ -56,6 +57,7 @@ from bsfl.scenario.fleet_spec import (
     FailuresSpec,
     FeaturesSpec,
     FleetSpec,
+    LiesSpec,
 )
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.scenario.round_spec import ROUNDS
@@ -66,6 +68,7 @@ OPTIONAL_PARTS = {
     "availability": AvailabilitySpec,
     "drift": DriftSpec,
     "failures": FailuresSpec,
+    "lies": LiesSpec,
     "data": DataSpec,
     "features": FeaturesSpec,
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from bsfl.estimation.ledger import Ledger
 from bsfl.fleet import Fleet
+from bsfl.fleet.lies import Hearsay
 from bsfl.learning.task import Params, Update
 from bsfl.policies.base import Policy, weigher
 from bsfl.randomness import stream
@@ -60,7 +61,7 @@ def simulate_buffered(
     at_work: list[AtWork] = []
     busy = np.zeros(fleet.n_clients, dtype=bool)
     t, n_idle, n_timeouts = 0, 0, 0
-    ledger = Ledger.of(fleet.n_clients)
+    ledger, hearsay = Ledger.of(fleet.n_clients), Hearsay(fleet.lies)
     clock_s, applied_s = 0.0, 0.0
 
     def context(t: int, available: IntArray) -> RoundContext:
@@ -104,7 +105,7 @@ def simulate_buffered(
             if training:
                 answers, updates = training.train(Answers(ended.t, report, ended.base))
                 report, update = answers.report, next(iter(updates), None)
-            policy.observe(state, context(ended.t, NOBODY), report)
+            policy.observe(state, context(ended.t, NOBODY), hearsay.told(report))
             ledger.hear(report)
             if report.outcome[0] == OK:
                 buffer.add((ended.client, update, ended.base), base=ended.version)

@@ -9,6 +9,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation.ledger import Ledger
 from bsfl.fleet import Fleet
+from bsfl.fleet.lies import Hearsay
 from bsfl.over_selection import choose_enough
 from bsfl.policies.base import Policy, weigher
 from bsfl.randomness import stream
@@ -58,6 +59,7 @@ def simulate(
     state, roster = policy.init(fleet.n_clients), fleet.roster
     meter = RegretMeter(objective, fleet) if objective else None
     stragglers, ledger = Stragglers(plan), Ledger.of(fleet.n_clients)
+    hearsay = Hearsay(fleet.lies)
     t, clock_s = 0, 0.0
 
     def choose(context: RoundContext) -> IntArray:
@@ -87,7 +89,7 @@ def simulate(
             came = training.round(came, weigher(policy, state, context))
         regret = meter.regret(cohort, context) if meter else None
         for one in came:
-            policy.observe(state, replace(context, t=one.t), one.report)
+            policy.observe(state, replace(context, t=one.t), hearsay.told(one.report))
             ledger.hear(one.report)
             if meter:
                 meter.history.book(one.report)

@@ -13,6 +13,7 @@ STUDIES: Registry[type] = Registry(
         "annealing-graph": "bsfl.studies.annealing:AnnealingGraph",
         "radius": "bsfl.studies.radius:Radius",
         "rounds": "bsfl.studies.rounds:RoundKinds",
+        "liars": "bsfl.studies.liars:Liars",
         "drift": "bsfl.studies.ablations:Drift",
         "cold-start": "bsfl.studies.ablations:ColdStart",
         "jitter": "bsfl.studies.ablations:Jitter",
@@ -22,8 +23,8 @@ STUDIES: Registry[type] = Registry(
 )
 """Every study; its code is imported when it is asked for, as it needs extras."""
 
-ABLATIONS = ("rounds", "radius", "drift", "cold-start", "jitter", "floor")
-"""Studies of one choice, for `bsfl ablation`: how rounds are closed, and options of BSFL."""
+ABLATIONS = ("rounds", "liars", "radius", "drift", "cold-start", "jitter", "floor")
+"""Studies of one choice, for `bsfl ablation`: how rounds close, who lies, options of BSFL."""
 FIGURES = ("annealing", "annealing-graph", "generalization")
 """Studies that make a figure of the paper, for `bsfl reproduce`."""
 PAPER_SCENARIOS = (

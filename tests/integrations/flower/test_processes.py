@@ -118,7 +118,7 @@ def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, t
     kept = Scheduler.load(state)
     assert kept.clients == ["0", "1", "2", "3"]
     back = kept._clients.index_of("3")
-    assert kept._state.memory.observed[back] >= 3, "its first round, its timeout, and its return"
+    assert kept.state.memory.observed[back] >= 3, "its first round, its timeout, and its return"
 
     # the server is killed in the middle of a round, and another one goes on from the file
     (server,) = deployment.processes("flwr-serverapp")
@@ -131,7 +131,7 @@ def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, t
     assert probe.rounds()[n_before]["t"] == before.t + 1
     after = Scheduler.load(state)
     assert after.clients == before.clients
-    assert (after._state.selected >= before._state.selected).all()
+    assert (after.state.selected >= before.state.selected).all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="simulation needs ray")

@@ -45,7 +45,7 @@ def test_losses_and_samples_reach_the_policy():
     scheduler = Scheduler(BSFL(generalization="loss"), cohort_size=2)
     selected, grid = federation(fleet(1.0, 1.0), scheduler=scheduler, loss_key="train_loss")
     start(selected, grid)
-    assert scheduler._state.loss.tolist() == [0.5, 0.5]
+    assert scheduler.state.loss.tolist() == [0.5, 0.5]
 
 
 # --- waiting --------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""Answers of clients, judged one by one: who says something impossible fails alone."""
+
+from collections.abc import Callable, Mapping
+
+from bsfl import checks
+from bsfl.clients import ClientId
+from bsfl.errors import InvalidInput
+from bsfl.records import FloatArray, Observation
+from bsfl.requirements import Needs, judge
+
+ByRound = dict[int, dict[int, Observation]]
+"""What clients showed, by dense index, by the round that they were asked in."""
+
+
+def judged(
+    answers: Mapping[ClientId, float | Observation],
+    owed: Callable[[ClientId], tuple[int, int]],
+    needs: Needs,
+    samples: FloatArray,
+    *,
+    strict: bool,
+) -> tuple[ByRound, dict[ClientId, str]]:
+    """Return answers by their rounds, and why some are not as they came.
+
+    Args:
+        answers: For each client its latency in seconds, or an Observation.
+        owed: Returns the index of a client and the round that it owes an answer to, or raises.
+        needs: What the policy needs of an answer.
+        samples: How much data each client was registered with.
+        strict: Raise for the first that is not fine. Else an impossible answer counts as failed,
+            and one that nobody waits for is passed over.
+    """
+    by_round: ByRound = {}
+    refused: dict[ClientId, str] = {}
+    for client, answer in answers.items():
+        try:
+            index, t = owed(client)
+        except InvalidInput as error:
+            if strict:
+                raise
+            refused[client] = f"passed over, for {error}"
+            continue
+        try:
+            found = judge(needs, answer, samples[index])
+        except InvalidInput as error:
+            if strict:
+                raise InvalidInput(f"client {checks.short(client)}: {error}") from None
+            refused[client] = f"counts as failed, for {error}"
+            found = Observation(outcome="failed", latency=getattr(answer, "latency", None))
+        by_round.setdefault(t, {})[index] = found
+    return by_round, refused

@@ -1,6 +1,5 @@
 """The rounds of one scheduler: open, sent, hear, is_over, close."""
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic
 
@@ -11,8 +10,6 @@ from bsfl.rounds.invitations import Invitation, Invitations, Token
 from bsfl.rounds.plan import SYSTEM, Clock, RoundPlan, pause_s
 from bsfl.rounds.round import ClosedRound, Round
 from bsfl.scheduler import Scheduler
-
-_LOG = logging.getLogger("bsfl")
 
 
 class Rounds(Generic[Token]):
@@ -183,22 +180,7 @@ class Rounds(Generic[Token]):
                 continue
             invitation.is_reported = True
             if invitation.client in batch:  # it was restarted and invited twice
-                self._observe(batch)
+                self.scheduler.observe(batch)
                 batch = {}
             batch[invitation.client] = observation
-        self._observe(batch)
-
-    def _observe(self, batch: dict[ClientId, Observation]) -> None:
-        """Tell the scheduler; of answers that it cannot use, only that these clients failed."""
-        try:
-            self.scheduler.observe(batch, strict=False)
-        except InvalidInput as error:
-            if len(batch) == 1 and batch[next(iter(batch))].outcome == "failed":
-                raise
-            for client, one in batch.items():
-                try:
-                    self.scheduler.observe({client: one}, strict=False)
-                except InvalidInput:
-                    _LOG.warning("bsfl: the answer of %r cannot be learned from: %s", client, error)
-                    failed = Observation(latency=one.latency, outcome="failed")
-                    self.scheduler.observe({client: failed}, strict=False)
+        self.scheduler.observe(batch)

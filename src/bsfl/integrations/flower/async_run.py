@@ -259,7 +259,7 @@ class AsyncRun:
             self.heard.reasons[client] = reason
 
     def _tell(self, client: ClientId, seen: Observation) -> None:
-        self.nodes.scheduler.observe({client: seen}, strict=False)
+        self.nodes.scheduler.observe({client: seen})
 
     def _open(self) -> list[Invitation]:
         return [self.invitations[token] for token in self.invitations.tokens]

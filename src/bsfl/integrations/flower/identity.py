@@ -13,9 +13,6 @@ if TYPE_CHECKING:  # where it lives is Flower's own business
     from flwr.proto.node_pb2 import NodeInfo
 
 AUTO, NODE_ID, PARTITION_ID = "auto", "node-id", "partition-id"
-LONGEST_NAME = 1_000
-"""How many characters a name may have."""
-
 Identity = str | Callable[[Any], ClientId]
 """How clients are named; a function gets what the SuperLink knows of a node (`NodeInfo`)."""
 
@@ -61,12 +58,8 @@ class Names:
         ('bob', '7', 'node-12')
         """
         client = clean_id(name)
-        if isinstance(client, str) and not 0 < len(client) <= LONGEST_NAME:
-            raise InvalidInput(
-                f"a name must have 1 to {LONGEST_NAME:,} characters, got {len(client):,}"
-            )
-        if isinstance(client, int) and abs(client) >= 2**64:
-            raise InvalidInput("a name that is a number must have at most 64 bits")
+        if client == "":
+            raise InvalidInput("a name must have a character, got ''")
         self._kind = self._kind or type(client)
         if self._kind is str:
             return str(client)

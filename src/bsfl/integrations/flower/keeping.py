@@ -4,7 +4,7 @@ import logging
 import os
 from pathlib import Path
 
-from bsfl.errors import InvalidInput
+from bsfl.errors import FileInUse, InvalidInput
 from bsfl.scheduler import Scheduler
 
 _LOG = logging.getLogger("flwr")
@@ -46,7 +46,7 @@ class StateFile:
         """Write the scheduler; a disk that is full costs what was learned, not the training."""
         try:
             scheduler.save(self.path)
-        except OSError as error:
+        except (OSError, FileInUse) as error:
             if not self._is_failing:
                 _LOG.warning("bsfl: %s cannot be written, training goes on: %s", self.path, error)
             self._is_failing = True

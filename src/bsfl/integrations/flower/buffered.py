@@ -14,6 +14,7 @@ from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.around import StrategyAround, check_strategy
 from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard, VersionSummary
+from bsfl.integrations.flower.checkpoint import Checkpoint, kept_in
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.hooks import (
     aggregated,
@@ -54,6 +55,7 @@ class Buffered(StrategyAround):
     plan: BufferPlan
     _options: Options
     _state: StateFile | None
+    _checkpoint: Checkpoint | None
     _clock: Clock
     _staleness: Callable[[int], float] | None
     _evaluate_every: int
@@ -71,6 +73,7 @@ class Buffered(StrategyAround):
         staleness: Callable[[int], float] | None = None,
         evaluate_every: int = 1,
         state_path: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         """Wrap a strategy.
@@ -86,6 +89,7 @@ class Buffered(StrategyAround):
             evaluate_every: After how many versions the model is evaluated, by clients and by
                 evaluate_fn. Training goes on while clients evaluate.
             state_path: File that keeps what the scheduler knows, as for `Selected`.
+            checkpoint: Folder that keeps model and scheduler, as for `Selected`.
             options: identity, leave_after_s, eligible, latency, deadline_s, evaluate_deadline_s,
                 lifetime_s, min_clients, wait_s and loss_key, as for `Selected`. At its deadline a
                 client is given up, and another one takes its place.
@@ -103,7 +107,7 @@ class Buffered(StrategyAround):
         self.plan = BufferPlan(concurrency=m, buffer=(m + 1) // 2 if buffer is None else buffer)
         self._staleness = staleness
         self._evaluate_every = checks.natural("evaluate_every", evaluate_every)
-        self._state = None if state_path is None else StateFile(state_path)
+        self._checkpoint, self._state = kept_in(checkpoint, state_path)
         self.scheduler = scheduler if self._state is None else self._state.restored(scheduler)
         self.rounds = []
         self._clock = SYSTEM
@@ -135,10 +139,17 @@ class Buffered(StrategyAround):
             "" if self._state is None else f", kept in {self._state.path}",
         )
         self.strategy.summary()
+        saved = None if self._checkpoint is None else self._checkpoint.begin(self.strategy)
         versions, result = Versions(initial_arrays), Result()
-        run = self._begin(grid, timeout)
-        if evaluate_fn is not None and (found := evaluate_fn(0, initial_arrays)) is not None:
-            result.evaluate_metrics_serverapp[0] = found
+        if saved is not None:
+            versions = Versions(saved.arrays, saved.server_round)
+        result.arrays = versions.arrays
+        run = self._begin(grid, timeout, versions.number)
+        if evaluate_fn is not None:
+            found = evaluate_fn(versions.number, versions.arrays)
+            result.evaluate_metrics_serverapp |= {versions.number: found} if found else {}
+        if versions.number >= num_rounds:
+            return result
         run.wait_for_clients(self._min_clients())
 
         def write(nodes: list[int]) -> list[Message]:
@@ -155,7 +166,7 @@ class Buffered(StrategyAround):
         self.scheduler.abandon()
         return result
 
-    def _begin(self, grid: Grid, timeout: float | None) -> AsyncRun:
+    def _begin(self, grid: Grid, timeout: float | None, version: int) -> AsyncRun:
         options, scheduler = self._options, self.scheduler
         nodes = options.nodes(grid, scheduler, self._clock)
         wire, clock = options.wire(nodes, self.strategy)
@@ -167,7 +178,7 @@ class Buffered(StrategyAround):
             plan=self.plan,
             limits=options.limits(scheduler, self.strategy, 1),
             timeout_s=timeout,
-            buffer=Buffer(self.plan),
+            buffer=Buffer(self.plan, version),
             heard=Heard(began_at=clock.monotonic()),
             invitations=Invitations(clock),
         )
@@ -211,6 +222,8 @@ class Buffered(StrategyAround):
         versions.advance(arrays, run.versions_in_use)
         if self._state is not None:
             self._state.save(self.scheduler)
+        if self._checkpoint is not None:
+            self._checkpoint.save(version, versions.arrays, self.strategy)
         self.rounds.append(summary)
         _LOG.info("%s, version %d", summary.line(), version)
         return MetricRecord({**(metrics or {}), **summary.metrics()})

@@ -2,12 +2,38 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from bsfl.errors import FileInUse, InvalidInput
 from bsfl.scheduler import Scheduler
 
 _LOG = logging.getLogger("flwr")
+
+
+class Attempts:
+    """Writes to a file; a disk that is full costs what was learned, not the training.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_failing = False
+
+    def attempt(self, write: Callable[[], None]) -> None:
+        """Write; say once that it fails, and once that it works again."""
+        try:
+            write()
+        except (OSError, FileInUse) as error:
+            if not self._is_failing:
+                _LOG.warning("bsfl: %s cannot be written, training goes on: %s", self.path, error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            _LOG.warning("bsfl: %s is written again", self.path)
+        self._is_failing = False
 
 
 class StateFile:
@@ -23,7 +49,7 @@ class StateFile:
             raise InvalidInput(
                 f"state_path must be a file in a folder that exists, got {str(self.path)!r}"
             )
-        self._is_failing = False
+        self._attempts = Attempts(self.path)
 
     def restored(self, scheduler: Scheduler) -> Scheduler:
         """Return what the file knows under the given settings; one that is not new stays."""
@@ -43,14 +69,5 @@ class StateFile:
         return restored
 
     def save(self, scheduler: Scheduler) -> None:
-        """Write the scheduler; a disk that is full costs what was learned, not the training."""
-        try:
-            scheduler.save(self.path)
-        except (OSError, FileInUse) as error:
-            if not self._is_failing:
-                _LOG.warning("bsfl: %s cannot be written, training goes on: %s", self.path, error)
-            self._is_failing = True
-            return
-        if self._is_failing:
-            _LOG.warning("bsfl: %s is written again", self.path)
-        self._is_failing = False
+        """Write the scheduler; a failure costs a warning."""
+        self._attempts.attempt(lambda: scheduler.save(self.path))

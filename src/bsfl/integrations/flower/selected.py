@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import FedXgbCyclic, Result, Strategy
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.around import PRIVACY_REASON, StrategyAround, check_strategy, lent
+from bsfl.integrations.flower.checkpoint import Checkpoint, kept_in
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import ExchangeGrid
@@ -28,6 +29,7 @@ from bsfl.integrations.flower.nodes import Eligible
 from bsfl.integrations.flower.options import Deadline, Options
 from bsfl.integrations.flower.participation import Participation, participation
 from bsfl.integrations.flower.replies import Latency
+from bsfl.integrations.flower.resumed import resumed
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.over_selection import Invite
 from bsfl.rounds import SYSTEM, Clock
@@ -58,10 +60,13 @@ class Selected(StrategyAround):
     rounds: list[RoundSummary]
     _options: Options
     _state: StateFile | None
+    _checkpoint: Checkpoint | None
     _clock: Clock
     _run: Federation | None
     _inner: dict[str, Hook]
     _server_round: int
+    _n_before: int
+    _arrays: ArrayRecord | None
 
     def __init__(
         self,
@@ -80,6 +85,7 @@ class Selected(StrategyAround):
         min_clients: int | None = None,
         wait_s: float = 300.0,
         state_path: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         loss_key: str | None = None,
     ) -> None:
         """Wrap a strategy.
@@ -114,6 +120,8 @@ class Selected(StrategyAround):
             wait_s: Seconds to wait for them before NotEnoughClients is raised.
             state_path: File that keeps what the scheduler knows; written after every round and
                 read here if it is there and the scheduler is new.
+            checkpoint: Folder that keeps the model, what the strategy remembers, and the scheduler;
+                written after every round. A server that is started again goes on from there.
             loss_key: Metric in which clients report their loss, for policies that want it.
         """
         check_strategy(strategy)
@@ -134,13 +142,15 @@ class Selected(StrategyAround):
         )
         self._options.check(scheduler, strategy)
         _check_cyclic(strategy, self._options.limits(scheduler, strategy, 1))
-        self._state = None if state_path is None else StateFile(state_path)
+        self._checkpoint, self._state = kept_in(checkpoint, state_path)
         self.scheduler = scheduler if self._state is None else self._state.restored(scheduler)
         self.rounds = []
         self._clock = SYSTEM
         self._run = None
         self._inner = {}
         self._server_round = 0
+        self._n_before = 0
+        self._arrays = None
 
     @property
     def limits(self) -> Limits:
@@ -165,9 +175,13 @@ class Selected(StrategyAround):
         )
         self._inner = {name: getattr(strategy, name) for name in HOOKS}
         lines = ExchangeGrid(grid, train=self._train, evaluate=self._evaluate)
+        saved = None if self._checkpoint is None else self._checkpoint.begin(strategy)
+        self._n_before = 0 if saved is None else saved.server_round
+        result: Result
         try:
             with lent(strategy, {name: getattr(self, name) for name in HOOKS}):
-                return strategy.start(lines, *args, **kwargs)
+                result = resumed(strategy.start, saved, lines, *args, **kwargs)
+                return result
         finally:
             self._inner = {}
 
@@ -175,8 +189,10 @@ class Selected(StrategyAround):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose the round's clients and let the wrapped strategy write their messages."""
+        server_round += self._n_before
         nodes = self._started().choose(server_round)
-        self._server_round, configure = server_round, self._inner["configure_train"]
+        self._server_round, self._arrays = server_round, arrays
+        configure = self._inner["configure_train"]
         return training_messages(
             self.strategy, configure, server_round, arrays, config, grid, nodes
         )
@@ -185,7 +201,11 @@ class Selected(StrategyAround):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Let the wrapped strategy aggregate; add the round's numbers to its metrics."""
+        server_round += self._n_before
         arrays, metrics = self._aggregated("aggregate_train", server_round, replies)
+        model = self._arrays if arrays is None else arrays
+        if self._checkpoint is not None and model is not None:
+            self._checkpoint.save(server_round, model, self.strategy)
         return arrays, MetricRecord({**(metrics or {}), **self.rounds[-1].metrics()})
 
     def configure_evaluate(
@@ -194,6 +214,7 @@ class Selected(StrategyAround):
         """Let the wrapped strategy choose whom to ask, among those that are not busy."""
         if not evaluates(self.strategy):
             return []
+        server_round += self._n_before
         nodes, configure = self._started().free(), self._inner["configure_evaluate"]
         return evaluation_messages(
             self.strategy, configure, server_round, arrays, config, grid, nodes
@@ -204,7 +225,7 @@ class Selected(StrategyAround):
     ) -> MetricRecord | None:
         """Let the wrapped strategy aggregate."""
         metrics: MetricRecord | None
-        metrics = self._aggregated("aggregate_evaluate", server_round, replies)
+        metrics = self._aggregated("aggregate_evaluate", server_round + self._n_before, replies)
         return metrics
 
     def _aggregated(self, hook: str, server_round: int, replies: Iterable[Message]) -> Any:

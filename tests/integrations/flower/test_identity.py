@@ -384,17 +384,21 @@ APP = '[tool.flwr.app.components]\nserverapp = "mine.server:app"\nclientapp = "m
         ("@app.query('other')\ndef who(message, context): ...", False),
         ("@app.query(action='other')\ndef who(message, context): ...", False),
         ("table.query('x > 1')\n@app.train()\ndef train(message, context): ...", False),
-        ("not python", False),
+        ("register(app)", None),
     ],
 )
 def test_the_source_says_whether_queries_are_answered(source, found, tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "client.py").write_text(source)
+    (tmp_path / "mine" / "client.py").write_text(f"app = ClientApp()\n{source}")
     assert has_query_handler([str(tmp_path)]) is None, "no app"
     (tmp_path / "pyproject.toml").write_text(APP)
     assert has_query_handler(["/nowhere", str(tmp_path)]) is found
 
 
-def test_an_app_without_its_source_says_nothing(tmp_path):
+@pytest.mark.parametrize("source", [None, "not python", "from mine.handlers import app"])
+def test_an_app_whose_source_does_not_say(source, tmp_path):
     (tmp_path / "pyproject.toml").write_text(APP)
+    if source is not None:
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "client.py").write_text(source)
     assert has_query_handler([str(tmp_path)]) is None

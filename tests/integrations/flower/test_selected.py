@@ -280,6 +280,19 @@ def test_clients_are_registered_after_a_file_is_read(tmp_path):
     assert again.scheduler.t == 2
 
 
+def test_a_policy_may_choose_nobody():
+    class Nobody(Scheduler):
+        def select(self, *args, **kwargs):
+            self.abandon(super().select(*args, **kwargs))
+            return []
+
+    scheduler = Nobody(UniformRandom(), cohort_size=2)
+    selected, grid = federation(fleet(1, 1), scheduler=scheduler)
+    result = start(selected, grid, rounds=2)
+    assert [r.cohort for r in selected.rounds] == [(), ()]
+    assert result.train_metrics_clientapp[2]["bsfl-cohort"] == 0
+
+
 def test_a_strategy_may_have_a_scheduler_of_its_own():
     strategy = FedAvg(fraction_evaluate=0.0)
     strategy.scheduler = "of learning rates"

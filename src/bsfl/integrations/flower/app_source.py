@@ -14,7 +14,7 @@ DEFAULT_ACTION = "default"
 
 
 def has_query_handler(search: Iterable[str] | None = None) -> bool | None:
-    """Return whether the ClientApp answers a plain query; None where no app is found.
+    """Return whether the ClientApp answers a plain query; None where its source does not say.
 
     A client without such a handler answers with an error and writes a traceback into its log.
 
@@ -42,13 +42,19 @@ def _client_app(folder: Path) -> tuple[str | None, str]:
     return module, name
 
 
-def _registers_query(file: Path, app: str) -> bool:
-    """Return whether a module calls `app.query()`, as a decorator or otherwise."""
+def _registers_query(file: Path, app: str) -> bool | None:
+    """Return whether a module calls `app.query()`; None if another module may do so."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     except (OSError, ValueError, SyntaxError):
-        return False
-    return any(_is_plain_query(node, app) for node in ast.walk(tree))
+        return None
+    if any(_is_plain_query(node, app) for node in nodes):
+        return True
+    owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    named = [node for node in nodes if isinstance(node, ast.Name) and node.id == app]
+    is_made_here = any(isinstance(node.ctx, ast.Store) for node in named)
+    is_passed_on = any(isinstance(n.ctx, ast.Load) and id(n) not in owners for n in named)
+    return False if is_made_here and not is_passed_on else None
 
 
 def _is_plain_query(node: ast.AST, app: str) -> bool:

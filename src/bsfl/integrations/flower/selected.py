@@ -193,6 +193,9 @@ class Selected(StrategyAround):
         nodes = self._started().choose(server_round)
         self._server_round, self._arrays = server_round, arrays
         configure = self._inner["configure_train"]
+        if not nodes:  # some policies may choose nobody; there is nothing to send, and a round
+            self._train([], None)
+            return []
         return training_messages(
             self.strategy, configure, server_round, arrays, config, grid, nodes
         )

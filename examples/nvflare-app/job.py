@@ -12,7 +12,8 @@ import numpy as np
 from nvflare.app_common.np.np_model_persistor import NPModelPersistor
 from nvflare.job_config.api import FedJob
 from nvflare.job_config.script_runner import FrameworkType, ScriptRunner
-from scheduled_fedavg import ScheduledFedAvg
+
+from bsfl.integrations.nvflare import ScheduledFedAvg
 
 HERE = Path(__file__).parent
 
@@ -21,7 +22,13 @@ def main(workspace: str, n_clients: int = 4, rounds: int = 12, state_path: str =
     job = FedJob(name="scheduled", min_clients=n_clients)
     persistor = job.to_server(NPModelPersistor(model=np.zeros(2).tolist()), id="persistor")
     controller = ScheduledFedAvg(
-        num_clients=2, num_rounds=rounds, persistor_id=persistor, state_path=state_path
+        num_clients=2,
+        num_rounds=rounds,
+        persistor_id=persistor,
+        policy="bsfl",
+        settings={"alpha": 1.0},
+        deadline_s=600.0,
+        state_path=state_path,
     )
     job.to_server(controller)
     job.to_clients(ScriptRunner(str(HERE / "client.py"), framework=FrameworkType.NUMPY))

@@ -38,7 +38,9 @@ def test_slow_sites_train_together(tmp_path):
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-    cohorts = [set(re.findall(r"site-\d", c)) for c in re.findall(r"bsfl: (\[.*?\]) in", log)]
+    cohorts = [
+        set(re.findall(r"site-\d", c)) for c in re.findall(r"bsfl: round \d+: (\[.*?\])", log)
+    ]
     assert len(cohorts) == 12, log[-3000:]
     alike = [cohort in ({"site-1", "site-3"}, {"site-2", "site-4"}) for cohort in cohorts[-4:]]
     assert sum(alike) >= 3, cohorts

@@ -123,6 +123,11 @@ class Rounds(Generic[Token]):
         late = [one for one in self.invitations.overdue() if not self._is_running(one)]
         self._tell([*told, *((one, self._after_waiting(one, "timeout")) for one in late)])
 
+    @property
+    def kept(self) -> tuple[ClientId, ...]:
+        """Whose work counts so far in the round that is running."""
+        return self._running.kept
+
     def is_over(self) -> bool:
         return self._running.is_over(self.waited_s)
 

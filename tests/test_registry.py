@@ -127,7 +127,8 @@ def test_entry_points_of_other_packages_are_listed_and_loaded(monkeypatch):
 
 
 def test_no_file_is_run_because_a_state_file_names_it(tmp_path):
-    from bsfl import Scheduler, statefile
+    from bsfl import Scheduler
+    from bsfl.saving import statefile
 
     (tmp_path / "evil.py").write_text("raise SystemExit('run')")
     Scheduler(BSFL(), cohort_size=1).save(tmp_path / "s")

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks, statefile
+from bsfl import checks
 from bsfl.answers import judged
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected
@@ -31,8 +31,9 @@ from bsfl.records import (
     RoundRecord,
 )
 from bsfl.requirements import needs_of
-from bsfl.saved_scheduler import LARGEST_SEED, Snapshot, restored_snapshot
-from bsfl.saves import Saves
+from bsfl.saving import statefile
+from bsfl.saving.saves import Saves
+from bsfl.saving.snapshot import LARGEST_SEED, Snapshot, restored_snapshot
 from bsfl.state import State
 from bsfl.threads import ThreadLock, locked
 

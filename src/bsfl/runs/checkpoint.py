@@ -9,10 +9,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 import bsfl
-from bsfl import statefile
 from bsfl.errors import StateFileError
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.records import FloatArray, IntArray
+from bsfl.saving import statefile
 
 SAVE_EVERY_S = 20.0
 """Seconds of real time between two saves; a killed run loses these and the round it was in."""

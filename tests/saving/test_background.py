@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bsfl import BSFL, Scheduler
-from bsfl.background import BackgroundWriter
+from bsfl.saving.background import BackgroundWriter
 
 HERE = Path("here")
 
@@ -27,7 +27,7 @@ def fresh(n_clients=200):
 
 
 def test_what_is_written_is_the_moment_of_the_call(tmp_path, monkeypatch):
-    from bsfl import statefile
+    from bsfl.saving import statefile
 
     go, write = threading.Event(), statefile.write
 
@@ -112,7 +112,7 @@ def test_a_scheduler_can_be_copied_while_it_saves(tmp_path):
 
 
 def test_a_copy_reuses_the_memory_of_what_is_written_and_nothing_else(tmp_path, monkeypatch):
-    from bsfl import statefile
+    from bsfl.saving import statefile
 
     written = []
     write = statefile.write

@@ -11,7 +11,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import NewerFormat
-from bsfl.statefile import Arrays
+from bsfl.saving.statefile import Arrays
 
 SCHEMA = 4
 Header = dict[str, Any]

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from bsfl import statefile
-from bsfl.background import BackgroundWriter
 from bsfl.clients import id_arrays
-from bsfl.saved_scheduler import Snapshot
+from bsfl.saving import statefile
+from bsfl.saving.background import BackgroundWriter
+from bsfl.saving.snapshot import Snapshot
 
 
 class Saves:

@@ -11,8 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Genie, Means, Scheduler, UniformRandom, statefile
+from bsfl import BSFL, Genie, Means, Scheduler, UniformRandom
 from bsfl.errors import CorruptFile, NewerFormat, NotAStateFile, StateFileError, TruncatedFile
+from bsfl.saving import statefile
 from bsfl.state import leaves
 
 

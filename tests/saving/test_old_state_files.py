@@ -20,10 +20,10 @@ from bsfl import (
     Observation,
     Scheduler,
     Windowed,
-    statefile,
 )
 from bsfl.errors import NewerFormat
-from bsfl.migrations import SCHEMA
+from bsfl.saving import statefile
+from bsfl.saving.migrations import SCHEMA
 
 FILES = sorted((Path(__file__).parent / "state_files").glob("*/*.bsfl"))
 

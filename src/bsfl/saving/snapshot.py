@@ -20,7 +20,6 @@ from bsfl.clients import ClientTable, ids_of
 from bsfl.errors import CorruptFile, InvalidInput, NotAStateFile
 from bsfl.estimation.ledger import Ledger
 from bsfl.learned import Learned
-from bsfl.migrations import SCHEMA, Header, migrated
 from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite
 from bsfl.policies import Policy
@@ -34,9 +33,10 @@ from bsfl.records import (
     RoundContext,
     RoundRecord,
 )
-from bsfl.saved_policy import described, policy_of
+from bsfl.saving.migrations import SCHEMA, Header, migrated
+from bsfl.saving.saved_policy import described, policy_of
+from bsfl.saving.statefile import Arrays
 from bsfl.state import leaves, restored
-from bsfl.statefile import Arrays
 
 KINDS = {
     "clients/member": "b",

@@ -2,10 +2,11 @@
 
 import pytest
 
-from bsfl import BSFL, Discounted, Lognormal, Means, Scheduler, Windowed, statefile
+from bsfl import BSFL, Discounted, Lognormal, Means, Scheduler, Windowed
 from bsfl.errors import NotAStateFile, StateFileError
 from bsfl.policies import CsUcb, CsUcbQ, FedCS, RbcsF, TiFL
-from bsfl.saved_policy import described, policy_of
+from bsfl.saving import statefile
+from bsfl.saving.saved_policy import described, policy_of
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,7 @@ class Buffered(StrategyAround):
         if versions.number >= num_rounds:
             return result
         run.wait_for_clients(self._min_clients())
+        run.heard.began_at = run.clock.monotonic()
 
         def write(nodes: list[int]) -> list[Message]:
             config = ConfigRecord(dict(train_config or {}))

@@ -126,14 +126,18 @@ class Directory:
         self._ask(grid)
         self._settle()
 
+    def may_tell(self, node: int) -> bool:
+        """Return whether a node is known that has no name of its own."""
+        return node in self._nodes and not self._nodes[node].is_named
+
     def hear(self, node: int, name: Any) -> tuple[ClientId, ClientId] | None:
         """Take a name that a training reply tells; return what the client was called, and is.
 
         The first name that a node tells is its own for good.
         """
-        known = self._nodes.get(node)
-        if name is None or known is None or known.is_named:
+        if name is None or not self.may_tell(node):
             return None
+        known = self._nodes[node]
         before, known.client = known.client, self.names.accepted(name, node)
         known.is_named, known.is_invited = True, known.is_invited and before == known.client
         if before is None or before == known.client:

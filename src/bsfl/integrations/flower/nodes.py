@@ -134,7 +134,9 @@ class Nodes:
         Who went by a node id leaves as such, and joins under the name that is its own.
         """
         key = self.directory.reply_key
-        renamed = None if key is None else self.directory.hear(node, told_name(reply, key))
+        if key is None or not self.directory.may_tell(node):
+            return None
+        renamed = self.directory.hear(node, told_name(reply, key))
         if renamed is None:
             return None
         before, after = renamed

@@ -1,5 +1,6 @@
 """The adapter on a workflow without NVFlare: rounds, deadlines, late answers and the state file."""
 
+import sys
 import types
 
 import pytest
@@ -156,10 +157,8 @@ def test_settings_make_the_policy():
 
 
 def test_without_nvflare_the_pip_line_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "nvflare", None)
-    monkeypatch.delitem(
-        __import__("sys").modules, "bsfl.integrations.nvflare.fedavg", raising=False
-    )
+    monkeypatch.setitem(sys.modules, "nvflare", None)
+    monkeypatch.delitem(sys.modules, "nvflare.app_common.workflows.fedavg", raising=False)
     with pytest.raises(MissingExtra, match="run: pip install nvflare"):
         nvflare.ScheduledFedAvg  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'Other'"):

@@ -10,6 +10,7 @@ pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 from fake_federation import federation, start
 from fake_grid import FakeGrid, fleet
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAvg, FedXgbCyclic
 
 from bsfl import Scheduler, UniformRandom
@@ -171,3 +172,24 @@ def test_plain_and_wrapped_give_the_same_model():
     result = selected.start(grid, arrays, 2)
     assert np.allclose(result.arrays["w"].numpy(), 1.0)
     assert isinstance(selected._run.grid, FakeGrid)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("FedAdagrad", {}),
+        ("FedYogi", {}),
+        ("FedAvgM", {"server_momentum": 0.9}),
+        ("FedTrimmedAvg", {}),
+        ("Krum", {}),
+        ("MultiKrum", {"num_malicious_nodes": 1, "num_nodes_to_select": 2}),
+        ("Bulyan", {}),
+        ("QFedAvg", {"client_learning_rate": 0.1, "train_loss_key": "train_loss"}),
+    ],
+)
+def test_every_strategy_that_averages(name, settings):
+    strategy = getattr(strategies, name)(fraction_evaluate=0.0, **settings)
+    selected, grid = federation(fleet(1.0, 2.0, 3.0, 4.0), strategy=strategy, cohort_size=3)
+    result = start(selected, grid, rounds=3)
+    assert [len(r.kept) for r in selected.rounds] == [3, 3, 3]
+    assert np.isfinite(result.arrays["w"].numpy()).all()

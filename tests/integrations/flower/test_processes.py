@@ -108,7 +108,8 @@ def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, t
     finish(deployment, run, probe, 2, patience_s=120.0)
     hit = probe.rounds()[1]
     assert (sorted(hit["kept"]), hit["timeouts"]) == (["0", "1", "2"], ["3"])
-    assert 29.0 <= hit["duration_s"] <= 40.0, "the deadline, not Flower's 49 s"
+    assert hit["failed"] == [], "the deadline ended it, before Flower noticed after some 49 s"
+    assert hit["duration_s"] >= 29.0
     finish(deployment, run, probe, 3, patience_s=120.0)
     assert sorted(probe.rounds()[2]["cohort"]) == ["0", "1", "2"], "training goes on"
 

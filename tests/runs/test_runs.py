@@ -275,6 +275,8 @@ def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
         {"fleet__availability": {"kind": "independent", "probability": 0.0}},
         {"fleet__failures": {"probability": 1.0}},
         {"title": "odd [/foo] [red]title[/red]"},
+        {"title": r"$\frac", "rounds": 3},
+        {"title": r"$\frac$ $x^$ \$ {}%s <b>&amp;</b> 日本 🦊 \u202e", "rounds": 3},
     ],
 )
 def test_odd_scenarios_can_be_reported(tmp_path, changes):

@@ -14,7 +14,7 @@ PACKAGES = {
     "sim": ("joblib", "jax", "jaxlib", "optax"),
     "fast": ("numba",),
     "plots": ("matplotlib", "plotly"),
-    "data": ("pooch", "requests", "platformdirs", "PIL"),
+    "data": ("pooch", "requests", "urllib3", "platformdirs", "PIL"),
     "flower": ("flwr",),
     "cluster": ("distributed",),
 }

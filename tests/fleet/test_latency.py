@@ -162,7 +162,7 @@ def test_other_populations_give_positive_seconds(name):
     [
         ("authors-bimodal", {"slow_share": 1.5}, "slow_share must be between 0 and 1, got 1.5"),
         ("lognormal", {"median": 0}, "median must be a finite number above 0, got 0"),
-        ("lognormal", {"sigma": -1}, "sigma must be a finite number of at least 0, got -1"),
+        ("lognormal", {"sigma": -1}, "sigma must be between 0 and 10, got -1"),
         (
             "shifted-exponential",
             {"shift": (3, 1)},

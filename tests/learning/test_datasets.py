@@ -172,7 +172,7 @@ IMAGES = "train-images-idx3-ubyte"
         (True, lambda b: b[:40] + bytes([b[40] ^ 255]) + b[41:], "cannot be decompressed"),
         (True, lambda b: b"", "is not an IDX file"),
         (False, lambda b: b[:-1], r"wrong length \(expected 9,424 bytes, found 9,423\)"),
-        (False, lambda b: b + b"\0", r"wrong length \(expected 9,424 bytes, found 9,425\)"),
+        (False, lambda b: b + b"\0", r"wrong length \(expected 9,424 bytes, found more\)"),
         (False, lambda b: b[:6], "wrong length"),
         (False, lambda b: b"<html>" + b, "is not an IDX file"),
     ],
@@ -201,7 +201,7 @@ def test_damaged_cifar_files(tmp_path):
     files = cifar_binary(arrays)
     write_files(tmp_path / "cut", files | {"test_batch.bin": files["test_batch.bin"][:-1]})
     with pytest.raises(
-        NoSource, match=r"test_batch\.bin must hold records of 3,073 bytes, got 6,1"
+        NoSource, match=r"test_batch\.bin must hold 2 records of 3,073 bytes, got 6,145 "
     ):
         read(entry, tmp_path / "cut")
     del files["data_batch_3.bin"]
@@ -213,7 +213,7 @@ def test_damaged_cifar_files(tmp_path):
     with pytest.raises(NoSource, match=r"has no cifar-10-batches-bin/data_batch_3\.bin"):
         read(entry, archive.parent)
     archive.write_bytes(archive.read_bytes()[:2000])
-    with pytest.raises(NoSource, match="cannot be unpacked"):
+    with pytest.raises(NoSource, match="cannot be decompressed"):
         read(entry, archive.parent)
 
 
@@ -240,7 +240,7 @@ def test_the_cache_file_is_replaced_in_one_step(tmp_path, monkeypatch):
     path = tmp_path / "new" / entry.file_name
     write_npz(path, dataset)
     before = path.read_bytes()
-    assert same(entry.published.verified(read_npz(path)), arrays)
+    assert same(entry.published.verified(read_npz(path, entry.published)), arrays)
 
     def half(file, **_):
         file.write(b"half")

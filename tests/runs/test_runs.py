@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from bsfl import sealed
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import summarise
 from bsfl.analysis.tables import summary_table
@@ -20,7 +21,7 @@ from bsfl.cli.findings import drawn
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini
 from bsfl.report import scenario_findings
-from bsfl.runs import Results, open_results, run_scenario
+from bsfl.runs import Results, open_results, read_manifest, run_scenario
 from bsfl.runs import run as runner
 from bsfl.simulation import simulate
 from small_scenario import SMALL, parse
@@ -247,9 +248,15 @@ def test_nothing_is_written_for_a_scenario_that_cannot_run(tmp_path):
 def test_versions_of_the_first_run_stay(finished, tmp_path):
     run_scenario(parse(), tmp_path, jobs=1)
     path = tmp_path / "manifest.json"
-    path.write_text(path.read_text().replace(np.__version__, "1.0.0"))
+    manifest = read_manifest(tmp_path)
+    older = manifest | {"versions": manifest["versions"] | {"numpy": "1.0.0"}}
+    sealed.write(path, older)
     run_scenario(parse(), tmp_path, jobs=1)
-    assert json.loads(path.read_text())["versions"]["numpy"] == "1.0.0"
+    assert read_manifest(tmp_path) == older, "nothing was missing, so nothing is new"
+    run_scenario(parse(), tmp_path, seeds=3, jobs=1)
+    manifest = read_manifest(tmp_path)
+    assert manifest["versions"]["numpy"] == "1.0.0"
+    assert [one["numpy"] for one in manifest["versions_since"]] == [np.__version__]
 
 
 def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
@@ -268,6 +275,8 @@ def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
         {"fleet__availability": {"kind": "independent", "probability": 0.0}},
         {"fleet__failures": {"probability": 1.0}},
         {"title": "odd [/foo] [red]title[/red]"},
+        {"title": r"$\frac", "rounds": 3},
+        {"title": r"$\frac$ $x^$ \$ {}%s <b>&amp;</b> 日本 🦊 \u202e", "rounds": 3},
     ],
 )
 def test_odd_scenarios_can_be_reported(tmp_path, changes):

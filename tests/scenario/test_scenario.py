@@ -104,7 +104,7 @@ def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
             {"fleet__latency__sigmo": 1},
             r"\[fleet.latency\]: unknown key 'sigmo'; did you mean 'sigma'",
         ),
-        ({"fleet__latency__sigma": -1}, r"\[fleet\]: sigma must be a finite number of at least 0"),
+        ({"fleet__latency__sigma": -1}, r"\[fleet\]: sigma must be between 0 and 10"),
         (
             {"fleet__availability": {"kind": "never"}},
             r"\[fleet.availability\]: kind must be one of",

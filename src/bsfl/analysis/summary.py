@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ tenth from world to world (docs/leaderboard.md), and 1 + 1.96 sqrt(2) / 10 = 1.2
 class Summary:
     """The numbers of one scenario: for every policy and metric, one for every world.
 
-    The target is None where nothing was trained, the bound where regret is not measured.
+    The target is None where nothing was trained, the bound where regret is not measured. There is
+    more than one set of versions where a folder was continued with others.
     """
 
     scenario: Scenario
@@ -33,6 +34,7 @@ class Summary:
     target: Target | None
     theorem_1_bound: float | None
     policies: dict[str, dict[str, FloatArray]]
+    versions: list[dict[str, str]] = field(default_factory=list)
 
     def interval(self, label: str, key: str) -> Interval | None:
         """Return mean and interval of a metric; None where it has no finite value in all worlds."""
@@ -90,6 +92,20 @@ class Summary:
         gain = f", {faster.text('.2f')} times as fast as {baseline}" if faster else ""
         return f"{name}: {first} is first to {self.target} after {own.mean():,.0f} s{gain}{rest}."
 
+    def mixed(self) -> list[str]:
+        """Return the warning that runs were made by different versions, where they were."""
+        names = dict.fromkeys(name for one in self.versions for name in one)
+        found = {
+            name: list(dict.fromkeys(v.get(name, "none") for v in self.versions)) for name in names
+        }
+        words = [f"{name} {' and '.join(own)}" for name, own in found.items() if len(own) > 1]
+        if not words:
+            return []
+        return [
+            f"{self.scenario.name}: its runs were made by different versions ({', '.join(words)}) "
+            "and may differ by that."
+        ]
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per policy and world, for a data frame."""
         return [
@@ -130,6 +146,8 @@ class Summary:
             "seeds": self.seeds,
             "target": target and {**asdict(target), "name": str(target)},
             "theorem_1_bound": self.theorem_1_bound,
+            "versions": self.versions,
+            "warnings": self.mixed(),
             "policies": {k: {m: _plain(v) for m, v in own.items()} for k, own in policies.items()},
         }
 
@@ -145,7 +163,7 @@ def summarise(results: Results, front: Sequence[tuple[float, float]] = ()) -> Su
         policies[label] = {k: np.asarray(v, float) for k, v in found.items() if v is not None}
     limit = bound(results, np.array([scenario.rounds]))[0] if scenario.objective else math.inf
     limit = float(limit) if math.isfinite(limit) else None
-    return Summary(scenario, results.seeds, target, limit, policies)
+    return Summary(scenario, results.seeds, target, limit, policies, results.versions())
 
 
 def bound(results: Results, rounds: IntArray) -> FloatArray:

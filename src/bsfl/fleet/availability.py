@@ -1,17 +1,19 @@
 """Which clients can be reached in a round; bsfl.fleet.intervals goes by the clock instead."""
 
-import zipfile
-import zlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import checks, npy
 from bsfl.errors import InvalidInput
 from bsfl.records import BoolArray, Rng
+
+MAX_CELLS = 100_000_000
+"""Numbers in a recording: times x devices."""
 
 
 class Availability(Protocol):
@@ -70,11 +72,14 @@ def read_availability(
     """
     try:
         with path.open("rb") as file:
-            content = np.load(file, allow_pickle=False)
-            if isinstance(content, np.lib.npyio.NpzFile):
-                content = content.get("state")
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise InvalidInput(f"{path} cannot be read as an .npz or .npy file") from None
+            is_npz = file.read(2) == b"PK"
+            file.seek(0)
+            if is_npz:
+                content = npy.read_member(npy.open_npz(file), "state", _fits)
+            else:
+                content = npy.read_npy(file, _fits)
+    except npy.FAULTS as error:
+        raise InvalidInput(f"{path} cannot be read as an .npz or .npy file: {error}") from None
     if content is None:
         raise InvalidInput(f"{path}: there is no array 'state' in the file")
     if content.ndim != 2 or content.size == 0 or not np.isin(content, (-1, 0, 1)).all():
@@ -83,6 +88,12 @@ def read_availability(
     device = rng.choice(n_devices, n_clients, replace=n_clients > n_devices)
     checks.natural("rounds_per_step", rounds_per_step)
     return RecordedAvailability(content.astype(np.int8), device, rounds_per_step)
+
+
+def _fits(_: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
+    """Check that a recording can be read into memory."""
+    if math.prod(shape) > MAX_CELLS:
+        raise ValueError(f"it may have {MAX_CELLS:,} numbers (times x devices), got more")
 
 
 # Quantiles of the share of time that 723 phones could be reached over five days in half-hour

@@ -18,6 +18,9 @@ COLUMNS = ("start_s", "end_s")
 MAX_S = 1e12
 """Latest second that a file may name; beyond, a unit was mistaken."""
 
+MAX_NAME = 80
+"""Characters of a client's name in a message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
@@ -138,9 +141,9 @@ def read_intervals(
     checks.positive("period_s", period_s)
     recorded: dict[str, list[list[float]]] = {}
     _, rows = read_rows(path, (COLUMNS,), limits=(0.0, MAX_S))
-    for place, client, (start, end) in rows:
+    for line, client, (start, end) in rows:
         known = recorded.setdefault(client, [])
-        _check(place, client, known, start, end, period_s)
+        _check(f"{path}, line {line}", client[:MAX_NAME], known, start, end, period_s)
         if known and known[-1][1] == start:
             known[-1][1] = end
         else:

@@ -13,6 +13,8 @@ import numpy as np
 
 from bsfl.records import FloatArray, IntArray, Rng
 
+MAX_SIGMA = 10.0
+"""Standard deviation of the logarithm of a latency or a size; e^10 is 22,000 times."""
 N_NODES = 2001
 """Noise values at which the integrals of true means are evaluated (relative error about 1e-6)."""
 

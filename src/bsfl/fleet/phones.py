@@ -3,7 +3,7 @@
 import numpy as np
 
 from bsfl import checks
-from bsfl.fleet.latency import Latencies, lognormal
+from bsfl.fleet.latency import MAX_SIGMA, Latencies, lognormal
 from bsfl.records import FloatArray, Rng
 
 # Quantiles of 20,000 phones in FedScale's device data: milliseconds per sample at inference, and
@@ -71,5 +71,5 @@ def phone_latencies(
         checks.positive("samples", samples)
     training = TRAINING_OVER_INFERENCE * samples * compute_ms / 1000.0
     transfer = 2 * 8 * checks.positive("model_bytes", model_bytes) / 1000.0 / kbps
-    sigma = checks.at_least("jitter", jitter, 0.0)
+    sigma = checks.between("jitter", jitter, 0.0, MAX_SIGMA)
     return lognormal(training + transfer, np.full(len(compute_ms), sigma))

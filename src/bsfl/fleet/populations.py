@@ -11,6 +11,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import (
+    MAX_SIGMA,
     Latencies,
     clipped_normal,
     inverse_normal,
@@ -68,8 +69,10 @@ def lognormal_population(
         sigma: Standard deviation of the logarithm of one client's latency, between rounds.
     """
     checks.positive("median", median)
-    medians = median * np.exp(checks.at_least("spread", spread, 0.0) * rng.normal(size=n_clients))
-    return lognormal(medians, np.full(n_clients, checks.at_least("sigma", sigma, 0.0)))
+    medians = median * np.exp(
+        checks.between("spread", spread, 0.0, MAX_SIGMA) * rng.normal(size=n_clients)
+    )
+    return lognormal(medians, np.full(n_clients, checks.between("sigma", sigma, 0.0, MAX_SIGMA)))
 
 
 def exponential_population(
@@ -91,7 +94,8 @@ def equal_means(
     """
     checks.positive("mean_s", mean_s)
     steady, jittery = checks.span("sigmas", sigmas)
-    checks.at_least("sigmas", steady, 0.0)
+    checks.between("sigmas", steady, 0.0, MAX_SIGMA)
+    checks.between("sigmas", jittery, 0.0, MAX_SIGMA)
     sigma = np.where(_share(n_clients, 0.5, rng), jittery, steady)
     return lognormal(mean_s * np.exp(sigma**2 / 2), sigma)
 

@@ -8,7 +8,9 @@ Two layouts, told apart by their header:
 
 import csv
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -17,11 +19,22 @@ from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import Sizes, phone_latencies
 from bsfl.records import LATENCY_RANGE, FloatArray, Rng
 
+if TYPE_CHECKING:
+    from _csv import Reader
+
 LATENCY = ("latency_s",)
 CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
 
-Row = tuple[str, str, list[float]]
-"""Where a row stands, for messages; its client; its numbers."""
+MAX_ROWS = 5_000_000
+"""Rows of a file; so many take about 2 GB of memory."""
+MAX_LINE = 100_000
+"""Characters of a line."""
+
+MAX_SHOWN = 80
+"""Characters of a file's text in a message."""
+
+Row = tuple[int, str, list[float]]
+"""The line on which a row ends, for messages; its client; its numbers."""
 
 
 def trace(
@@ -59,7 +72,7 @@ def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     for _, client, numbers in lines:
         rows.setdefault(client, []).append(numbers)
     if columns == CAPACITY and (twice := [c for c, r in rows.items() if len(r) > 1]):
-        raise InvalidInput(f"{path}: client {twice[0]!r} has more than one row")
+        raise InvalidInput(f"{path}: client {_short(twice[0])!r} has more than one row")
     return columns, {client: np.array(values) for client, values in rows.items()}
 
 
@@ -73,26 +86,48 @@ def read_rows(
         layouts: Names of the other columns, all of them numbers.
         limits: Smallest and largest number that is taken.
     """
-    rows = []
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
+        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            reader = csv.reader(_lines(path, file))
             first, *others = (name.strip() for name in next(reader, None) or [""])
             columns = tuple(others)
             if first not in ("client", "client_id") or columns not in layouts:
                 raise InvalidInput(
-                    f"{path}: the first line must be "
+                    f"{path}, line 1: the first line must be "
                     f"{' or '.join(','.join(('client', *layout)) for layout in layouts)}, "
-                    f"got {','.join((first, *columns)) or 'nothing'}"
+                    f"got {_short(','.join((first, *columns))) or 'nothing'}"
                 )
-            for line in filter(None, reader):
-                place = f"{path}, line {reader.line_num}"
-                rows.append((place, line[0], _numbers(place, columns, line, limits)))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            rows = list(_rows(path, reader, columns, limits))
+    except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
+    except csv.Error as error:
+        raise InvalidInput(f"{path}, line {reader.line_num}: cannot be read: {error}") from None
     if not rows:
         raise InvalidInput(f"{path}: there is no client in the trace")
     return columns, rows
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file that are text and not longer than a line may be."""
+    n_lines = 0
+    while line := file.readline(MAX_LINE + 1):
+        n_lines += 1
+        if len(line) > MAX_LINE:
+            raise InvalidInput(f"{path}, line {n_lines}: more than {MAX_LINE:,} characters")
+        if not line.isascii() and any("\ud800" <= character <= "\udfff" for character in line):
+            raise InvalidInput(f"{path}, line {n_lines}: not text in UTF-8")
+        yield line
+
+
+def _rows(
+    path: Path, lines: "Reader", columns: tuple[str, ...], limits: tuple[float, float]
+) -> Iterator[Row]:
+    """Yield the rows after the header."""
+    for i, line in enumerate(filter(None, lines)):
+        if i == MAX_ROWS:
+            raise InvalidInput(f"{path}, line {lines.line_num}: more than {MAX_ROWS:,} rows")
+        numbers = _numbers(f"{path}, line {lines.line_num}", columns, line, limits)
+        yield lines.line_num, line[0], numbers
 
 
 def _numbers(
@@ -111,7 +146,13 @@ def _numbers(
             number = math.nan
         if not low <= number <= high:  # not for NaN either
             raise InvalidInput(
-                f"{place}: {name} must be a number from {low:g} to {high:g}, got {text!r}"
+                f"{place}: {name} must be a number from {low:g} to {high:g}, got {_short(text)!r}"
             )
         numbers.append(number)
     return numbers
+
+
+def _short(text: str) -> str:
+    """Return a text of a file as one short line."""
+    shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    return "".join(c if c.isprintable() else "?" for c in shown)

@@ -147,6 +147,9 @@ def on_every_core(
     work: Callable[[int], Result], items: Iterable[int], workers: int
 ) -> Iterator[Result]:
     """Yield the results in the order of the items, computed by as many threads as asked for."""
+    if workers == 1:
+        yield from map(work, items)
+        return
     with ThreadPoolExecutor(workers) as threads:
         yield from threads.map(work, items)
 

@@ -20,7 +20,11 @@ from bsfl.records import FloatArray, IntArray
 
 with optional_imports():
     from bsfl.learning import fast_kernels as kernels
-    from bsfl.learning.winograd import VECTOR, empty
+    from bsfl.learning import winograd
+    from bsfl.learning.numba_cache import recovering
+    from bsfl.learning.winograd import VECTOR
+
+    empty, train_model = recovering(winograd.empty), recovering(kernels.train)
 
 
 def fast_image_task(
@@ -97,4 +101,4 @@ class FastTask(array_task.ArrayTask):
         own, slopes = (networks.layers(networks.views(a, self.shapes)) for a in (model, slope))
         settings = tuple(map(np.float32, (keep, self.local.learning_rate, self.local.momentum)))
         data = x, np.float32(array_task.PIXEL_MAX if x.dtype == np.uint8 else 1), y
-        return kernels.train(model, slope, own, slopes, data, steps, settings, learn)
+        return train_model(model, slope, own, slopes, data, steps, settings, learn)

@@ -1,5 +1,6 @@
 """Plots on paper: PNG and PDF by matplotlib."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,15 @@ STYLE: Any = {
     "lines.linewidth": 1.8,
     "savefig.dpi": 150,
     "svg.hashsalt": "bsfl",
+    "text.usetex": False,
 }
 
 
 def save(plot: Plot, folder: Path) -> None:
     """Write a plot as PNG and PDF."""
     folder.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it
         figure = draw(plot)
         figure.savefig(folder / f"{plot.name}.png")
         figure.savefig(folder / f"{plot.name}.pdf", metadata={"CreationDate": None})
@@ -56,8 +59,17 @@ def draw(plot: Plot) -> Figure:
         where: Any = {"loc": "outside lower center", "ncols": n_columns}
         figure.legend(handles.values(), handles.keys(), **where)
     if plot.title:
-        figure.suptitle(plot.title, fontsize=11)
+        figure.suptitle(plain(plot.title), fontsize=11)
     return figure
+
+
+def plain(text: str) -> str:
+    r"""Return a text that is drawn as it is: between two dollars matplotlib reads mathematics.
+
+    >>> print(plain("$x"))
+    \$x
+    """
+    return text.replace("$", r"\$")
 
 
 def _draw_panel(axes: Axes, panel: Panel, plot: Plot) -> None:
@@ -66,7 +78,7 @@ def _draw_panel(axes: Axes, panel: Panel, plot: Plot) -> None:
         _draw_mark(axes, mark, plot.look(mark))
     if bars:
         _draw_bars(axes, bars, plot)
-    axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
+    axes.set(xlabel=plain(panel.x), ylabel=plain(panel.y), title=plain(panel.title))
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if name in panel.log:
             axes.set(**{f"{name}scale": "log"})
@@ -86,9 +98,10 @@ def _thousands(value: float, _: float) -> str:
 def _draw_mark(axes: Axes, mark: Mark, look: Look) -> None:
     """Draw a mark that stands alone; see _draw_bars for the others."""
     marker: Any = look.marker[PAPER]
+    label = plain(mark.label)
     match mark:
         case Line():
-            own: Any = {"color": look.colour, "ls": look.dash[PAPER], "label": mark.label}
+            own: Any = {"color": look.colour, "ls": look.dash[PAPER], "label": label}
             own |= {"marker": marker, "ms": 4} if mark.has_markers else {}
             own |= {"lw": 1.0} if mark.is_grey else {}
             axes.plot(mark.x, mark.y, **own)
@@ -100,16 +113,16 @@ def _draw_mark(axes: Axes, mark: Mark, look: Look) -> None:
             marker, size = ("*", 200) if mark.is_star else (marker, 45)
             dots = axes.scatter(mark.x, mark.y, c=c, s=size, marker=marker, zorder=3)
             if mark.value is None:
-                dots.set_label(mark.label)
+                dots.set_label(label)
             elif axes.figure:
-                axes.figure.colorbar(dots, ax=axes, label=mark.label, shrink=0.8)
+                axes.figure.colorbar(dots, ax=axes, label=label, shrink=0.8)
             if mark.half is not None:
                 axes.errorbar(mark.x, mark.y, mark.half, fmt="none", ecolor=look.colour, lw=0.8)
         case Heat():
             axes.pcolormesh(np.arange(len(mark.names)), mark.y, mark.value)
         case Rule():
             line = axes.axvline if mark.is_upright else axes.axhline
-            line(mark.at, color=look.colour, lw=1.2, label=mark.label or None)
+            line(mark.at, color=look.colour, lw=1.2, label=label or None)
 
 
 def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
@@ -120,7 +133,7 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
     width = 1.0 if is_stacked else 0.8 / len(bars)
     top = np.zeros(len(places))
     for i, mark in enumerate(bars):
-        look: Any = {"color": plot.look(mark).colour, "label": mark.label}
+        look: Any = {"color": plot.look(mark).colour, "label": plain(mark.label)}
         if is_stacked:
             axes.bar(places, mark.height, width, bottom=top, **look)
             top = top + mark.height
@@ -131,6 +144,6 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
                 number = f" {height:,.0f}" if height >= 100 else f" {height:.3g}"
                 text, ink = (" missed", GREY) if np.isnan(height) else (number, "white")
                 axes.text(x, 0, text, color=ink, rotation=90, ha="center", va="bottom", fontsize=9)
-    names = [] if is_stacked else [name.replace("-", "-\n") for name in bars[0].names]
+    names = [] if is_stacked else [plain(name).replace("-", "-\n") for name in bars[0].names]
     axes.set_xticks(places[: len(names)], names)
     axes.set_xlim(-0.5, len(places) - 0.5)  # also where there is no bar

@@ -35,7 +35,7 @@ def scenario_findings(results: Results) -> Findings:
     summary, scenario = summarise(results), results.scenario
     return Findings(
         title=scenario.title,
-        verdict=[summary.verdict()] if scenario.learning else [],
+        verdict=[*([summary.verdict()] if scenario.learning else ()), *summary.mixed()],
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
         brief=[summary_table(summary, "training" if scenario.learning else "selection")],

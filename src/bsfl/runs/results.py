@@ -1,120 +1,44 @@
-"""Results on disk: a manifest, and one append-only file of fixed-size records for every run.
+"""Results on disk: a manifest, and the files of every run.
 
-    DIR/manifest.json                    the scenario, versions and the layout of a record
-    DIR/runs/<policy>/seed-0003.records  one record per round
-    DIR/runs/<policy>/seed-0003.seconds  how long selecting and observing took in a round
-    DIR/runs/<policy>/seed-0003.model    what a run that trains goes on from, until it is finished
-
-A run is deterministic, so a file that ends early, even within a record, is cut to whole records
-and continued; the finished bytes are the same however often it was interrupted.
+DIR/manifest.json                    the scenario, versions and the layout of a record
+DIR/runs/<policy>/seed-0003.records  one record per round
+DIR/runs/<policy>/seed-0003.seconds  how long selecting and observing took in a round
+DIR/runs/<policy>/seed-0003.json     the seal of a finished run: checksums and versions
+DIR/runs/<policy>/seed-0003.model    what a run that trains goes on from, until it is finished
 """
 
 import json
-import platform
-from collections.abc import Iterable, Sequence
-from importlib import metadata
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import bsfl
+from bsfl import checks, sealed
 from bsfl.errors import InvalidInput
-from bsfl.files import lock, write_json
-from bsfl.records import FloatArray, IntArray, RoundRecord
+from bsfl.records import FloatArray, IntArray
 from bsfl.rounds import BufferPlan
+from bsfl.runs.run_file import Records, RunFile, Versions, versions_now
 from bsfl.scenario import Scenario, parse_scenario
 
-Records = npt.NDArray[np.void]
-PLACES = ("cohort", "kept")
-"""Columns of clients; there may be fewer than places."""
-FLUSH_EVERY = 50
-"""Rounds between two writes to disk."""
-
-
-class RunFile:
-    """The records of one policy in one world; beside them its timing and its checkpoint."""
-
-    def __init__(self, path: Path, scenario: Scenario, dtype: "np.dtype[np.void]") -> None:
-        self.path, self.scenario, self.dtype = path, scenario, dtype
-        self.timing, self.checkpoint = path.with_suffix(".seconds"), path.with_suffix(".model")
-
-    def n_done(self) -> int:
-        """Return how many whole records are on disk."""
-        return self.path.stat().st_size // self.dtype.itemsize if self.path.exists() else 0
-
-    def progress(self) -> float:
-        """Return how much of the run is on disk, from 0 to 1."""
-        n_done = self.n_done()
-        if not n_done:
-            return 0.0
-        before_last = (n_done - 1) * self.dtype.itemsize
-        (last,) = np.fromfile(self.path, self.dtype, count=1, offset=before_last)
-        played = n_done / self.scenario.rounds
-        return min(1.0, max(played, float(last["clock_s"]) / self.scenario.time_s))
-
-    def append(self, records: Iterable[RoundRecord]) -> None:
-        """Write the records that are not on disk yet; `records` starts at round 1.
-
-        One process at a time writes a file, a second one waits for it. What is on disk already is
-        compared with what is computed now, so that two halves of a run always belong together.
-        """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
-            lock(file)
-            file.truncate(self.n_done() * self.dtype.itemsize)
-            file.seek(0)
-            rest = iter(records if self.progress() < 1 else ())
-            while batch := list(islice(rest, FLUSH_EVERY)):
-                content = self._pack(batch)
-                there = file.read(len(content))
-                if content[: len(there)] != there:
-                    raise InvalidInput(
-                        f"{self.path} differs from what is computed now: it is damaged, or was "
-                        "made by other versions; delete it to compute the run again"
-                    )
-                file.write(content[len(there) :])
-                file.flush()
-
-    def read(self) -> Records:
-        """Return all records of a finished run."""
-        if self.progress() < 1:
-            raise InvalidInput(
-                f"{self.path} is not finished ({self.progress():.0%}); run the scenario again"
-            )
-        records = np.fromfile(self.path, dtype=self.dtype)
-        if not np.array_equal(records["t"], np.arange(1, len(records) + 1)):
-            raise InvalidInput(f"{self.path} is damaged; delete it and run the scenario again")
-        return records
-
-    def _pack(self, batch: Sequence[RoundRecord]) -> bytes:
-        packed = np.zeros(len(batch), dtype=self.dtype)
-        for name in self.dtype.names or ():
-            if name not in PLACES:
-                values = [getattr(record, name) for record in batch]
-                packed[name] = [np.nan if value is None else value for value in values]
-        for name in PLACES:
-            packed[name] = -1
-            for row, record in zip(packed[name], batch, strict=True):
-                clients = getattr(record, name)
-                row[: len(clients)] = clients
-        return packed.tobytes()
+MANIFEST_ADVICE = "choose another folder, or delete it and run the same scenario again"
 
 
 class Results:
-    """All runs of one scenario in a folder."""
+    """All runs of one scenario in a folder; one that an earlier version wrote has no seals."""
 
-    def __init__(self, folder: Path, scenario: Scenario, seeds: int) -> None:
+    def __init__(
+        self, folder: Path, scenario: Scenario, seeds: int, *, is_older: bool = False
+    ) -> None:
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
+        self.is_older = is_older
         self.dtype = record_dtype(scenario)
         self._records: dict[str, list[Records]] = {}
 
     def run_file(self, label: str, world: int) -> RunFile:
         """Return the file of one run, finished or not."""
         path = self.folder / "runs" / label / f"seed-{world:04d}.records"
-        return RunFile(path, self.scenario, self.dtype)
+        return RunFile(path, self.scenario, self.dtype, is_older=self.is_older)
 
     def progress(self) -> float:
         """Return how many runs are on disk, parts of runs included."""
@@ -123,6 +47,10 @@ class Results:
     def runs(self) -> list[tuple[str, int]]:
         """Return (policy label, number of its world) of every run."""
         return [(label, seed) for seed in range(self.seeds) for label in self.scenario.policies]
+
+    def missing(self) -> list[tuple[str, int]]:
+        """Return the runs that are not finished."""
+        return [run for run in self.runs() if not self.run_file(*run).is_finished()]
 
     def records(self, label: str) -> list[Records]:
         """Return the records of a policy, world by world; runs may differ in length."""
@@ -133,8 +61,15 @@ class Results:
 
     def selection_s(self, label: str) -> list[float]:
         """Return the seconds that selecting and observing took in a round, where it was noted."""
-        noted = [self.run_file(label, seed).timing for seed in range(self.seeds)]
-        return [float(path.read_text()) for path in noted if path.is_file()]
+        noted = (self.run_file(label, seed).selection_s() for seed in range(self.seeds))
+        return [seconds for seconds in noted if seconds is not None]
+
+    def versions(self) -> list[Versions]:
+        """Return the versions that the runs were finished with, each once."""
+        first: Versions = read_manifest(self.folder)["versions"]
+        seals = (self.run_file(*run).seal() for run in self.runs())
+        found = [seal["versions"] if seal else first for seal in seals]
+        return [one for i, one in enumerate(found) if one not in found[:i]]
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
         """Return one column of a policy's records as [world, round, ...], to the shortest run."""
@@ -146,34 +81,53 @@ class Results:
         return np.cumsum(self.column(label, name), axis=1)
 
     def write_manifest(self) -> None:
-        """Write what these results are, or check that the folder is about the same thing."""
-        learning = self.scenario.learning
-        packages = ["numpy", *(("jax", "jaxlib", "optax") if learning else ())]
-        packages += ["numba"] * (learning is not None and learning.engine == "fast")
+        """Write what these results are, or check that the folder is about the same thing.
+
+        The versions are those of the first run. Later ones that finish further runs are noted, and
+        what an earlier version of bsfl finished is sealed as it is.
+        """
         manifest: dict[str, Any] = {
             "name": self.scenario.name,
             "seeds": self.seeds,
             "scenario": self.scenario.source,
             "record": json.loads(json.dumps(self.dtype.descr)),
-            "versions": {"bsfl": bsfl.__version__, "python": platform.python_version()}
-            | {package: metadata.version(package) for package in packages},
+            "versions": versions_now(self.scenario),
         }
         if (self.folder / "manifest.json").exists():
             known = read_manifest(self.folder)
-            then, now = known["scenario"], self.scenario.source
-            every = then["policies"] | now["policies"]  # a folder may gain policies
-            then = {**then, "policies": every | then["policies"]}
-            now = {**now, "policies": every}
-            changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
-            changed += ["the layout of a record"] * (known["record"] != manifest["record"])
-            if changed:
-                raise InvalidInput(
-                    f"{self.folder} holds results of another {known['name']!r} "
-                    f"(it differs in {', '.join(changed)}); choose another folder"
-                )
+            scenario = self._continued(known, manifest)
+            since: list[Versions] = known.get("versions_since", [])
+            if manifest["versions"] not in [known["versions"], *since] and self.missing():
+                since = [*since, manifest["versions"]]
             seeds = max(self.seeds, known["seeds"])
-            manifest |= {"seeds": seeds, "scenario": now, "versions": known["versions"]}
-        write_json(self.folder / "manifest.json", manifest)
+            manifest |= {"seeds": seeds, "scenario": scenario, "versions": known["versions"]}
+            manifest |= {"versions_since": since} if since else {}
+            if known["format"] < sealed.FORMAT:
+                self._seal_older(known)
+        sealed.write(self.folder / "manifest.json", manifest)
+
+    def _continued(self, known: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+        """Return the scenario of a folder that is continued, with all policies of then and now."""
+        then, now = known["scenario"], self.scenario.source
+        every = then["policies"] | now["policies"]  # a folder may gain policies
+        then = {**then, "policies": every | then["policies"]}
+        now = {**now, "policies": every}
+        changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+        changed += ["the layout of a record"] * (known["record"] != manifest["record"])
+        if changed:
+            raise InvalidInput(
+                f"{self.folder} holds results of another {known['name']!r} "
+                f"(it differs in {', '.join(changed)}); choose another folder"
+            )
+        return now
+
+    def _seal_older(self, known: dict[str, Any]) -> None:
+        """Seal what an earlier version finished, with the versions of its manifest."""
+        for label in known["scenario"]["policies"]:
+            for seed in range(known["seeds"]):
+                run = self.run_file(label, seed)
+                if run.progress() == 1 and run.seal() is None:
+                    run.write_seal(known["versions"])
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -181,12 +135,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     if not path.is_file():
         raise InvalidInput(f"{folder} holds no results (there is no manifest.json)")
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for key in ("name", "seeds", "scenario", "versions", "record"):
-            manifest[key]
-    except (ValueError, KeyError, TypeError):
-        raise InvalidInput(f"{path} is damaged; choose another folder") from None
+    manifest = sealed.read(path, advice=MANIFEST_ADVICE)
+    kinds = {"name": str, "seeds": int, "scenario": dict, "versions": dict, "record": list}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
+        raise InvalidInput(f"{path} is damaged; {MANIFEST_ADVICE}")
     return manifest
 
 
@@ -195,10 +147,20 @@ def open_results(folder: Path) -> Results:
     manifest = read_manifest(folder)
     place = str(folder / "manifest.json")
     scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)
-    results = Results(folder, scenario, manifest["seeds"])
-    fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
-    results.dtype = np.dtype(fields)  # as it was written, by an older bsfl perhaps
+    seeds = checks.natural(f"{place}: seeds", manifest["seeds"])
+    results = Results(folder, scenario, seeds, is_older=manifest["format"] < sealed.FORMAT)
+    try:
+        fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
+        results.dtype = np.dtype(fields)  # as it was written, by an older bsfl perhaps
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{place} is damaged; {MANIFEST_ADVICE}") from None
     return results
+
+
+def older_results(folder: Path) -> bool:
+    """Return whether an earlier version of bsfl wrote the results in a folder, without seals."""
+    is_there = (folder / "manifest.json").is_file()
+    return is_there and bool(read_manifest(folder)["format"] < sealed.FORMAT)
 
 
 def record_dtype(scenario: Scenario) -> np.dtype[np.void]:

@@ -13,13 +13,13 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel, optional_module
-from bsfl.files import alone_in, replace_file
+from bsfl.files import alone_in
 from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policies import Policy
 from bsfl.records import FloatArray, IntArray, Report, RoundContext, RoundRecord
 from bsfl.runs.checkpoint import Checkpointed
-from bsfl.runs.results import Results
+from bsfl.runs.results import Results, older_results
 from bsfl.scenario.scenario import Scenario, at
 from bsfl.simulation import simulate
 from bsfl.state import State
@@ -46,8 +46,9 @@ def run_scenario(
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
     folder = folder.absolute()  # workers of a cluster may be at home elsewhere
-    results = Results(folder, scenario, scenario.seeds if seeds is None else seeds)
-    missing = [run for run in results.runs() if results.run_file(*run).progress() < 1]
+    n_worlds = scenario.seeds if seeds is None else seeds
+    results = Results(folder, scenario, n_worlds, is_older=older_results(folder))
+    missing = results.missing()
     workers = xla_threads()
     if scenario.learning:
         keep_programs(workers)
@@ -55,6 +56,7 @@ def run_scenario(
         dry_run(scenario)
     with alone_in(folder):
         results.write_manifest()
+    results.is_older = False  # now everything is sealed
     in_parallel(run_one, [(results, *run, workers, os.getpid()) for run in missing], jobs=jobs)
     return results
 
@@ -149,10 +151,8 @@ def run_one(results: Results, label: str, world: int, workers: int, parent: int)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}
     records = play(scenario, policy, fleet, world, **parts)
-    run_file.append(while_alive(parent, records))
+    run_file.append(while_alive(parent, records), policy.mean_s)
     run_file.checkpoint.unlink(missing_ok=True)
-    if policy.rounds:
-        replace_file(run_file.timing, f"{policy.seconds / policy.rounds:.9f}\n".encode())
 
 
 class Timed:
@@ -164,6 +164,10 @@ class Timed:
 
     def init(self, n_clients: int) -> State:
         return self.policy.init(n_clients)
+
+    def mean_s(self) -> float | None:
+        """Return the seconds that selecting and observing took in a round; None: there was none."""
+        return self.seconds / self.rounds if self.rounds else None
 
     def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
         start = time.perf_counter()

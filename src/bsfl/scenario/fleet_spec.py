@@ -23,12 +23,14 @@ from bsfl.fleet import (
 )
 from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability
 from bsfl.fleet.intervals import WEEK_S
-from bsfl.fleet.latency import Latencies
+from bsfl.fleet.latency import MAX_SIGMA, Latencies
 from bsfl.fleet.lies import Lies
 from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, Rng
 
+MAX_CLIENTS = 10_000_000
+"""Clients of a simulated fleet; so many take some GB of memory."""
 Kind = Literal["always", "independent", "phones", "recorded", "intervals", "week"]
 """Kinds of availability."""
 
@@ -205,7 +207,7 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         checks.at_least("mean_samples", self.mean_samples, 1.0)
-        checks.at_least("size_sigma", self.size_sigma, 0.0)
+        checks.between("size_sigma", self.size_sigma, 0.0, MAX_SIGMA)
         low, high = checks.span("quality", self.quality)
         if not 0 < low <= high <= 1:
             raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
@@ -228,7 +230,7 @@ class FeaturesSpec:
     noise: float = 0.3
 
     def __post_init__(self) -> None:
-        checks.at_least("noise", self.noise, 0.0)
+        checks.between("noise", self.noise, 0.0, MAX_SIGMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +250,8 @@ class FleetSpec:
     features: FeaturesSpec | None = None
 
     def __post_init__(self) -> None:
-        checks.natural("n_clients", self.n_clients)
+        if checks.natural("n_clients", self.n_clients) > MAX_CLIENTS:
+            raise InvalidInput(f"n_clients must be at most {MAX_CLIENTS:,}, got {self.n_clients:,}")
         if self.features and self.population != "phones":
             raise InvalidInput("[fleet.features] are known of population = 'phones' only")
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs

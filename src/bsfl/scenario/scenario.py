@@ -32,7 +32,7 @@ Everything is checked before anything runs; an unknown key names the nearest kno
 
 import math
 import re
-import tomllib
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,6 +61,7 @@ from bsfl.scenario.fleet_spec import (
 )
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.scenario.round_spec import ROUNDS
+from bsfl.scenario.toml_file import check_values, read_toml
 from bsfl.simulation import Objective, Training
 
 Table = dict[str, Any]
@@ -75,6 +76,10 @@ OPTIONAL_PARTS = {
 """Tables of [fleet] that are records of their own."""
 MAX_ROUNDS = 1_000_000
 """Rounds of a scenario that is limited by virtual time alone."""
+MOST_ROUNDS = 100_000_000
+MOST_SEEDS = 100_000
+MAX_LABEL = 100
+"""Characters of a policy's label, which is the name of a folder, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +202,8 @@ def with_more_policies(scenario: Scenario, policies: Iterable[str]) -> Scenario:
 
 def read_scenario(path: Path) -> Scenario:
     """Return the scenario in a TOML file, after checking all of it."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path.name}: not a TOML file: {error}") from None
+    with at(path.name):
+        content = read_toml(path)
     for table in _tables(content.get("fleet")):
         if isinstance(table.get("path"), str) and table["path"]:  # relative to the file it is in
             table["path"] = str((path.parent / table["path"]).resolve())
@@ -218,6 +221,7 @@ def _tables(parent: object) -> list[Table]:
 def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     """Return a scenario from the content of a TOML file; `file` is for messages."""
     with at(file):
+        check_values(content)
         numbers = ("rounds", "time_s", "cohort_size", "seeds", "first_seed")
         parts = ("fleet", "round", "objective", "learning", "policies")
         _known_keys(content, ("title", *numbers, *parts))
@@ -226,6 +230,8 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             raise InvalidInput("missing key 'rounds' or 'time_s'")
         if not isinstance(content["title"], str):
             raise InvalidInput(f"title must be a text, got {content['title']!r}")
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in content["title"]):
+            raise InvalidInput(f"title must be one line of text, got {content['title']!r}")
         _table(content["policies"])
     fleet = _fleet(content["fleet"], file)
     with at(file):
@@ -245,18 +251,20 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             raise InvalidInput("[fleet.data] and [learning] both say how much data there is")
     policies = {}
     for label, table in content["policies"].items():
+        with at(f"{file} [policies]"):
+            _check_label(label)
         with at(f"{file} [policies.{label}]"):
             policies[label] = _policy(label, table)
     with at(file):
         scenario = Scenario(
             name=name,
             title=content["title"],
-            rounds=checks.natural("rounds", content.get("rounds", MAX_ROUNDS)),
+            rounds=_at_most("rounds", content.get("rounds", MAX_ROUNDS), MOST_ROUNDS),
             time_s=checks.positive("time_s", content["time_s"])
             if "time_s" in content
             else math.inf,
             cohort_size=cohort_size,
-            seeds=checks.natural("seeds", content.get("seeds", 5)),
+            seeds=_at_most("seeds", content.get("seeds", 5), MOST_SEEDS),
             first_seed=checks.natural("first_seed", content.get("first_seed", 0), low=0),
             fleet=fleet,
             plan=plan,
@@ -272,6 +280,13 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         with at(f"{file} [policies.{label}]"):
             scenario.check_needs(scenario.policy(label, world))
     return scenario
+
+
+def _at_most(name: str, value: int, most: int) -> int:
+    """Return a count that is not beyond all reason."""
+    if checks.natural(name, value) > most:
+        raise InvalidInput(f"{name} must be at most {most:,}, got {value:,}")
+    return value
 
 
 def _plan(table: Table, cohort_size: int, fleet: FleetSpec) -> RoundPlan | BufferPlan:
@@ -324,9 +339,14 @@ def _learning(table: Table) -> LearningSpec:
     return learning
 
 
-def _policy(label: str, table: Table) -> tuple[str, Table]:
+def _check_label(label: str) -> None:
     if not re.fullmatch(r"[\w.+-]+", label) or label.startswith("."):
         raise InvalidInput(f"a policy's label may hold letters, digits and . _ + -, got {label!r}")
+    if len(label) > MAX_LABEL:
+        raise InvalidInput(f"a policy's label may have {MAX_LABEL} characters, got {len(label):,}")
+
+
+def _policy(label: str, table: Table) -> tuple[str, Table]:
     _table(table)
     settings = dict(table)
     name = settings.pop("policy", label)

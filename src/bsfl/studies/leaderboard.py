@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import checks, sealed
 from bsfl.analysis.summary import Summary, summarise
 from bsfl.analysis.tables import summary_table
 from bsfl.analysis.target import at_the_end, find_target, time_to
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
 from bsfl.fairness import gini
-from bsfl.files import write_json
 from bsfl.policies import POLICIES
 from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
@@ -146,6 +145,7 @@ class Leaderboard:
                 f"Times are virtual, rounds close by {self.rounds}. "
                 f"{tried if self.tune > 1 else 'Nothing was tuned.'}",
                 *(one.summary.verdict() for one in standings),
+                *(line for one in standings for line in one.summary.mixed()),
             ],
             numbers={
                 "tune": self.tune,
@@ -251,11 +251,9 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
     path = folder / "front.json"
     able = {label: front for label, front in FRONTS.items() if can_play(front[0], scenario)}
     asked = {"seeds": seeds, "alphas": list(FRONT_ALPHAS), "fronts": json.loads(json.dumps(able))}
-    if path.is_file():
-        known = json.loads(path.read_text())
-        points: list[Settings] = known.pop("points")
-        if known == asked:
-            return points
+    if (known := _known_fronts(path)) and {**asked, "points": known["points"]} == known:
+        points: list[Settings] = known["points"]
+        return points
     choices = [(label, alpha) for label in able for alpha in FRONT_ALPHAS]
     policies = [(able[label][0], {**able[label][1], "alpha": alpha}) for label, alpha in choices]
     weighted = with_policies(scenario, {str(i): policy for i, policy in enumerate(policies)})
@@ -265,8 +263,17 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
         {"front": label, "alpha": alpha, "mean_round_s": round_s, "gini": uneven}
         for (label, alpha), (round_s, uneven) in zip(choices, played.mean(1).tolist(), strict=True)
     ]
-    write_json(path, {**asked, "points": points})
+    sealed.write(path, {**asked, "points": points})
     return points
+
+
+def _known_fronts(path: Path) -> Settings | None:
+    """Return what was played before; None: nothing, or it is damaged and will be played again."""
+    try:
+        known = sealed.read(path, advice="it is played again")
+    except (OSError, InvalidInput):
+        return None
+    return known if known.pop("format") == sealed.FORMAT else None
 
 
 def _played(scenario: Scenario, label: str, world: int) -> tuple[float, float]:

@@ -5,13 +5,14 @@ Nothing here needs more than numpy until a data set has to be fetched.
 
 from bsfl.learning.datasets.catalogue import CATALOGUE, Entry
 from bsfl.learning.datasets.dataset import Dataset, Published
+from bsfl.learning.datasets.downloads import Limits, Watcher
 from bsfl.learning.datasets.load import Obtained, get_dataset, load_dataset, where_is
-from bsfl.learning.datasets.sources import Watcher
 
 __all__ = [
     "CATALOGUE",
     "Dataset",
     "Entry",
+    "Limits",
     "Obtained",
     "Published",
     "Watcher",

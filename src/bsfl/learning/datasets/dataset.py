@@ -3,15 +3,16 @@
 import hashlib
 import os
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bsfl import npy
 from bsfl.errors import InvalidInput, UnreadableData
 
 ByteArray = npt.NDArray[np.uint8]
@@ -27,11 +28,12 @@ class Layout:
 
     Attributes:
         names: Files, below the folder, of which any shows that the data set is there.
-        read: Returns the arrays in the folder, or says what is wrong.
+        read: Returns the arrays in the folder, or says what is wrong. It is told what they must
+            be, and makes no room for anything larger.
     """
 
     names: tuple[str, ...]
-    read: Callable[[Path], Arrays]
+    read: Callable[[Path, "Published"], Arrays]
 
     def present(self, folder: Path) -> bool:
         return any((folder / name).is_file() for name in self.names)
@@ -124,11 +126,7 @@ class Published:
         for part in PARTS:
             if part not in arrays:
                 raise UnreadableData(f"{part} is missing")
-            found, expected = arrays[part].shape, self._shape(part)
-            if arrays[part].dtype != np.uint8 or found != expected:
-                raise UnreadableData(
-                    f"{part} must be uint8 of shape {expected}, got {arrays[part].dtype} of {found}"
-                )
+            self.check(part, arrays[part].dtype, arrays[part].shape)
         for part in PARTS:
             digest = sha256(arrays[part])
             if digest != self.sha256[part]:
@@ -138,7 +136,14 @@ class Published:
                 )
         return Dataset(name=self.name, labels=self.labels, **{part: arrays[part] for part in PARTS})
 
-    def _shape(self, part: str) -> tuple[int, ...]:
+    def check(self, part: str, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
+        """Check type and shape of an array, before there is one perhaps."""
+        if dtype != np.uint8 or shape != self.shape(part):
+            raise UnreadableData(
+                f"{part} must be uint8 of shape {self.shape(part)}, got {dtype} of {shape}"
+            )
+
+    def shape(self, part: str) -> tuple[int, ...]:
         n = self.n_train if part.endswith("train") else self.n_test
         return (n, *self.image_shape) if part.startswith("x") else (n,)
 
@@ -152,13 +157,18 @@ def sha256(array: ByteArray) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).data).hexdigest()
 
 
-def read_npz(path: Path) -> Arrays:
+def read_npz(path: Path, published: Published) -> Arrays:
     """Return the arrays of a file in our own layout, NAME.npz, or say what is wrong with it."""
+    arrays: Arrays = {}
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            return {part: content[part] for part in PARTS if part in content}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, AttributeError) as e:
-        raise UnreadableData(f"{path} is not a whole .npz file ({str(e) or 'it is empty'})") from e
+        with path.open("rb") as file, npy.open_npz(file) as content:
+            for part in PARTS:
+                array = npy.read_member(content, part, partial(published.check, part))
+                if array is not None:
+                    arrays[part] = array
+    except npy.FAULTS as error:
+        raise UnreadableData(f"{path} is not a whole .npz file ({error})") from None
+    return arrays
 
 
 def write_npz(path: Path, dataset: Dataset) -> None:

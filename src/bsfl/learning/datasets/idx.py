@@ -4,14 +4,14 @@ An IDX file of bytes starts with 0, 0, 8 and the number of axes, then the length
 four big-endian bytes, then the values.
 """
 
-import gzip
-import zlib
+import math
 from pathlib import Path
 
 import numpy as np
 
 from bsfl.errors import UnreadableData
-from bsfl.learning.datasets.dataset import Arrays, ByteArray, Layout
+from bsfl.learning.datasets.bounded import opened
+from bsfl.learning.datasets.dataset import Arrays, ByteArray, Layout, Published
 
 IDX_FILES = {
     "x_train": "train-images-idx3-ubyte",
@@ -20,42 +20,43 @@ IDX_FILES = {
     "y_test": "t10k-labels-idx1-ubyte",
 }
 ENDINGS = (".gz", "")
-_GZIP_MAGIC = b"\x1f\x8b"
+_START = b"\x00\x00\x08"
 
 
-def read_idx_folder(folder: Path) -> Arrays:
+def read_idx_folder(folder: Path, published: Published) -> Arrays:
     """Return the arrays of the four files; grey images get an axis for their one channel."""
     arrays: Arrays = {}
     for part, name in IDX_FILES.items():
         found = [path for end in ENDINGS if (path := folder / f"{name}{end}").is_file()]
         if not found:
             raise UnreadableData(f"{folder} has neither {name}.gz nor {name}")
-        values = read_idx(found[0])
-        arrays[part] = values[..., np.newaxis] if values.ndim == 3 else values
+        arrays[part] = read_idx(found[0], part, published)
     return arrays
 
 
-def read_idx(path: Path) -> ByteArray:
-    """Return the values of one IDX file, or say what is wrong with it."""
-    content = path.read_bytes()
-    if content.startswith(_GZIP_MAGIC):  # whatever its name: some servers unpack on the way
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UnreadableData(f"{path} cannot be decompressed: {error}") from None
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise UnreadableData(f"{path} is not an IDX file of bytes")
-    n_axes = content[3]
-    header = 4 + 4 * n_axes
-    shape = tuple(
-        int.from_bytes(content[at : at + 4], "big") for at in range(4, min(header, len(content)), 4)
-    )
-    expected = header + int(np.prod(shape, dtype=object))
-    if len(content) != expected:
-        raise UnreadableData(
-            f"{path} has the wrong length (expected {expected:,} bytes, found {len(content):,})"
-        )
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+def read_idx(path: Path, part: str, published: Published) -> ByteArray:
+    """Return one array from its IDX file, or say what is wrong with it."""
+    with opened(path) as file:
+        start = file.read(len(_START) + 1)
+        if len(start) <= len(_START) or not start.startswith(_START):
+            raise UnreadableData(f"{path} is not an IDX file of bytes")
+        n_axes = start[-1]
+        axes = file.read(4 * n_axes)
+        expected = math.prod(published.shape(part))
+        content = b""
+        if len(axes) == 4 * n_axes:
+            shape = tuple(np.frombuffer(axes, ">u4").tolist())
+            shape = (*shape, 1) if n_axes == 3 else shape
+            published.check(part, np.dtype(np.uint8), shape)
+            content = file.read(expected + 1)
+        if len(content) != expected:
+            header = len(start) + 4 * n_axes
+            n_found = len(start) + len(axes) + len(content)
+            found = "more" if len(content) > expected else f"{n_found:,}"
+            raise UnreadableData(
+                f"{path} has the wrong length (expected {header + expected:,} bytes, found {found})"
+            )
+    return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 LAYOUT = Layout(

@@ -9,14 +9,17 @@ from pathlib import Path
 from bsfl.errors import DataError, MissingExtra, NoSource, UnreadableData
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
 from bsfl.learning.datasets.dataset import Dataset, write_npz
+from bsfl.learning.datasets.downloads import Watcher
 from bsfl.learning.datasets.sources import (
     ENVIRONMENT,
     Source,
-    Watcher,
     cache_folder,
     from_folder,
     named_folder,
 )
+
+MAX_REASON = 500
+"""Characters of a reason why a source failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,13 +119,19 @@ def obtain(
                 folder = source.provide(Path(work), watcher)
                 dataset = _read(entry, folder)
         except (DataError, MissingExtra, OSError) as error:
-            reasons.append(f"{source.name}: {' '.join(str(error).split())}")
+            reasons.append(f"{source.name}: {_one_line(str(error))}")
             watcher.say(f"  {reasons[-1]}")
         else:
             kept = folder if source.kept else None
             return Obtained(dataset=dataset, source=source.name, folder=kept)
     listing = "\n".join(f"  {reason}" for reason in reasons)
     raise NoSource(f"{entry.name} could not be had from any source:\n{listing}\n{advice}".strip())
+
+
+def _one_line(reason: str) -> str:
+    """Return a reason that may hold the words of a server or a program, fit for a terminal."""
+    words = " ".join(reason.split())
+    return "".join(c if c.isprintable() else "?" for c in words[:MAX_REASON])
 
 
 def _read(entry: Entry, folder: Path) -> Dataset:
@@ -133,7 +142,7 @@ def _read(entry: Entry, folder: Path) -> Dataset:
         raise UnreadableData(f"{folder} does not hold {entry.name}")
     where, layout = found
     try:
-        return entry.published.verified(layout.read(where))
+        return entry.published.verified(layout.read(where, entry.published))
     except UnreadableData as error:
         place = "" if str(where) in str(error) else f"{where}: "
         raise UnreadableData(f"{place}{error}") from None

@@ -1,0 +1,185 @@
+"""One run on disk: records of fixed size, how long selecting took, and the seal of both.
+
+A run is deterministic, so a file that ends early, even within a record, is cut to whole records
+and continued; the finished bytes are the same however often it was interrupted. When it is
+finished it is sealed: a small JSON holds the checksums of both files and the versions it was
+finished with, and every later reader compares them.
+"""
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import bsfl
+from bsfl import sealed
+from bsfl.errors import InvalidInput
+from bsfl.files import lock, replace_file
+from bsfl.records import RoundRecord
+from bsfl.scenario import Scenario
+
+Records = npt.NDArray[np.void]
+Versions = dict[str, str]
+
+PLACES = ("cohort", "kept")
+"""Columns of clients; there may be fewer than places."""
+FLUSH_EVERY = 50
+"""Rounds between two writes to disk."""
+RUN_AGAIN = "delete it and run the scenario again"
+
+
+def versions_now(scenario: Scenario) -> Versions:
+    """Return the versions of all that the numbers of a scenario depend on."""
+    learning = scenario.learning
+    packages = ["numpy", *(("jax", "jaxlib", "optax") if learning else ())]
+    packages += ["numba"] * (learning is not None and learning.engine == "fast")
+    return {"bsfl": bsfl.__version__, "python": platform.python_version()} | {
+        package: metadata.version(package) for package in packages
+    }
+
+
+class RunFile:
+    """The records of one policy in one world; beside them timing, seal and checkpoint.
+
+    One that an earlier version wrote, `is_older`, may have no seal.
+    """
+
+    def __init__(
+        self, path: Path, scenario: Scenario, dtype: "np.dtype[np.void]", *, is_older: bool = False
+    ) -> None:
+        self.path, self.scenario, self.dtype, self.is_older = path, scenario, dtype, is_older
+        self.timing, self.checkpoint = path.with_suffix(".seconds"), path.with_suffix(".model")
+        self.seal_path = path.with_suffix(".json")
+
+    def n_done(self) -> int:
+        """Return how many whole records are on disk."""
+        return self.path.stat().st_size // self.dtype.itemsize if self.path.exists() else 0
+
+    def progress(self) -> float:
+        """Return how much of the run is on disk, from 0 to 1."""
+        n_done = self.n_done()
+        if not n_done:
+            return 0.0
+        before_last = (n_done - 1) * self.dtype.itemsize
+        (last,) = np.fromfile(self.path, self.dtype, count=1, offset=before_last)
+        played = n_done / self.scenario.rounds
+        return min(1.0, max(played, float(last["clock_s"]) / self.scenario.time_s))
+
+    def is_finished(self) -> bool:
+        """Return whether the run is whole and sealed; what is in it is compared when it is read."""
+        if self.progress() < 1:
+            return False
+        seal = self.seal()
+        if seal is None:
+            return self.is_older
+        return seal["seconds"] is None or self.timing.exists()
+
+    def append(
+        self, records: Iterable[RoundRecord], seconds: Callable[[], float | None] = lambda: None
+    ) -> None:
+        """Write the records that are not on disk yet, and seal the run; they start at round 1.
+
+        One process at a time writes a file, a second one waits for it. What is on disk already is
+        compared with what is computed now, so that two halves of a run always belong together.
+        `seconds` tells at the end how long selecting and observing took in a round.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            lock(file)
+            if self.is_finished():
+                return
+            file.truncate(self.n_done() * self.dtype.itemsize)
+            file.seek(0)
+            rest = iter(records)
+            while batch := list(islice(rest, FLUSH_EVERY)):
+                content = self._pack(batch)
+                there = file.read(len(content))
+                if content[: len(there)] != there:
+                    raise self._differs()
+                file.write(content[len(there) :])
+                file.flush()
+            if file.read(1):
+                raise self._differs()
+            os.fsync(file.fileno())
+            if self.progress() == 1:
+                if (took_s := seconds()) is not None:
+                    replace_file(self.timing, f"{took_s:.9f}\n".encode())
+                self.write_seal(versions_now(self.scenario))
+
+    def write_seal(self, versions: Versions) -> None:
+        """Say what the files of a finished run hold, and which versions finished it."""
+        seconds = self.timing.read_bytes() if self.timing.exists() else None
+        content = {
+            "records": hashlib.sha256(self.path.read_bytes()).hexdigest(),
+            "seconds": None if seconds is None else hashlib.sha256(seconds).hexdigest(),
+            "versions": versions,
+        }
+        sealed.write(self.seal_path, content)
+
+    def seal(self) -> dict[str, Any] | None:
+        """Return what was written when the run was finished; None: nothing."""
+        if not self.seal_path.exists():
+            return None
+        return sealed.read(self.seal_path, advice=RUN_AGAIN)
+
+    def read(self) -> Records:
+        """Return all records of a finished run, as they were when it was finished."""
+        seal = self.seal()
+        content = self.path.read_bytes() if self.path.exists() else b""
+        if content and seal is not None:
+            self._compare(self.path, content, seal["records"])
+        if self.progress() < 1 or (seal is None and not self.is_older):
+            raise InvalidInput(
+                f"{self.path} is not finished ({self.progress():.0%}); run the scenario again"
+            )
+        if len(content) % self.dtype.itemsize == 0:
+            records = np.frombuffer(content, dtype=self.dtype)
+            if np.array_equal(records["t"], np.arange(1, len(records) + 1)):
+                return records
+        raise InvalidInput(f"{self.path} is damaged; {RUN_AGAIN}")
+
+    def selection_s(self) -> float | None:
+        """Return the seconds that selecting and observing took in a round, where it was noted."""
+        seal = self.seal()
+        noted = seal["seconds"] if seal else None
+        if not self.timing.is_file():
+            if noted:
+                raise InvalidInput(f"{self.timing} is missing; run the scenario again")
+            return None
+        content = self.timing.read_bytes()
+        if seal:
+            self._compare(self.timing, content, noted)
+        try:
+            return float(content)
+        except ValueError:
+            raise InvalidInput(f"{self.timing} is damaged; {RUN_AGAIN}") from None
+
+    def _compare(self, path: Path, content: bytes, digest: str | None) -> None:
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InvalidInput(f"{path} is damaged; {RUN_AGAIN}")
+
+    def _differs(self) -> InvalidInput:
+        return InvalidInput(
+            f"{self.path} differs from what is computed now: it is damaged, or was "
+            "made by other versions; delete it to compute the run again"
+        )
+
+    def _pack(self, batch: Sequence[RoundRecord]) -> bytes:
+        packed = np.zeros(len(batch), dtype=self.dtype)
+        for name in self.dtype.names or ():
+            if name not in PLACES:
+                values = [getattr(record, name) for record in batch]
+                packed[name] = [np.nan if value is None else value for value in values]
+        for name in PLACES:
+            packed[name] = -1
+            for row, record in zip(packed[name], batch, strict=True):
+                clients = getattr(record, name)
+                row[: len(clients)] = clients
+        return packed.tobytes()

@@ -46,6 +46,7 @@ def judged(
             if strict:
                 raise InvalidInput(f"client {checks.short(client)}: {error}") from None
             refused[client] = f"counts as failed, for {error}"
-            found = Observation(outcome="failed", latency=getattr(answer, "latency", None))
+            waited = answer.latency if isinstance(answer, Observation) else None
+            found = Observation(outcome="failed", latency=waited)
         by_round.setdefault(t, {})[index] = found
     return by_round, refused

@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+import numpy as np
+
 from bsfl.errors import InvalidInput, StateFileError
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.registry import KIND, Registry, parts_of
@@ -26,7 +28,7 @@ def _remembers(thing: object) -> dict[str, Any]:
         if name in parts:
             kind = parts[name].name_of(value) or type(value).__qualname__
             value = {KIND: kind, **_remembers(value)}
-        found[name] = value
+        found[name] = value.tolist() if isinstance(value, np.generic) else value
     return found
 
 

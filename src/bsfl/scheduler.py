@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks, statefile
-from bsfl.answers import judged
+from bsfl.answers import judged, report_of
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.learned import Learned
@@ -25,7 +25,6 @@ from bsfl.records import (
     BoolArray,
     IntArray,
     Observation,
-    Report,
     Roster,
     RoundContext,
     RoundRecord,
@@ -307,7 +306,8 @@ class Scheduler:
         chosen = self._unbooked if t == self.t else NOBODY
         size = self._awaited.size(t) or (self.cohort_size, self.cohort_size)
         context = replace(self._context(t, NOBODY, *size), roster=self._roster)
-        report = Report.of(dict(sorted(answered.items())), chosen=chosen)
+        samples = self._clients.column("samples")
+        report = report_of(answered, chosen, self._roster, samples)
         self._learned.hear(context, report)
         if t == self.t:
             self._unbooked = NOBODY

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from every_policy import saved_bytes
 
-from bsfl import CsUcb, Scheduler, WeightedRandom
+from bsfl import AFL, BSFL, CsUcb, Lognormal, Observation, Pace, Scheduler, WeightedRandom
 from bsfl.errors import InvalidInput
+from bsfl.fairness import capped_shares
 
 
 def started(**settings):
@@ -74,3 +75,27 @@ def test_a_refused_selection_leaves_the_record_of_the_fleet():
     with pytest.raises(InvalidInput, match="samples"):
         scheduler.select(["ann", "dan"])
     assert saved_bytes(scheduler) == before
+
+
+def test_samples_that_are_registered_after_the_selection_count():
+    scheduler = Scheduler(AFL(), cohort_size=2)
+    cohort = scheduler.select(["ann", "bob", "cem"])
+    scheduler.register(cohort[0], samples=5.0)
+    answer = Observation(latency=1.0, loss=2.0)
+    assert list(scheduler.observe(dict.fromkeys(cohort, answer))) == [cohort[1]]
+
+
+def test_features_far_from_all_others_break_no_selection(tmp_path):
+    for policy in (Pace(), BSFL(index=Lognormal())):
+        scheduler = Scheduler(policy, cohort_size=2)
+        scheduler.join(range(4), features=[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1e-9, 1.0]])
+        for client in range(20):
+            scheduler.register(10 + client, features=[1e12 * (-1) ** client, -1e12])
+            scheduler.observe({k: 10.0 ** (k % 19 - 8) for k in scheduler.select()})
+            scheduler.save(tmp_path / "s.bsfl")
+            assert Scheduler.load(tmp_path / "s.bsfl").t == scheduler.t
+
+
+def test_shares_of_tiny_weights_are_numbers():
+    shares = capped_shares(np.array([1.0, 0.0, 1e-312, 1e-312, 1e-312]), 2)
+    assert shares == pytest.approx([1.0, 0.0, 1 / 3, 1 / 3, 1 / 3])

@@ -65,7 +65,7 @@ WRONG_INVITES += [1e100, 1e300, object()]
 WRONG_GROUPS = [5, "c01", b"c01", 1.5, object(), math.nan]
 
 
-class Names(str, enum.Enum):
+class Names(str, enum.Enum):  # noqa: UP042 - a StrEnum prints as its value
     """Ids that are str and print as something else."""
 
     ONE = "c00"
@@ -207,8 +207,10 @@ class Life:
         before = saved_bytes(self.scheduler)
         pool = self.members if named is None else set(named)
         try:
-            cohort = self.scheduler.select(available, **sizes)
-        except BsflError as error:
+            cohort, error = self.scheduler.select(available, **sizes), None
+        except BsflError as caught:
+            cohort, error = [], caught
+        if error:
             assert saved_bytes(self.scheduler) == before, f"a refused select changed it: {error}"
             self.counts["refused"] += 1
             self.expect_refusal(error, m, self.members | pool)

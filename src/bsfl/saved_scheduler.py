@@ -174,7 +174,8 @@ def corrupt_if_wrong(path: Path) -> Iterator[None]:
         *(RecursionError, np.linalg.LinAlgError),
     ) as error:
         raise CorruptFile(
-            f"{path} holds what no scheduler can have saved ({error}); nothing was loaded"
+            f"{path} holds what no scheduler can have saved ({checks.in_short(error)}); "
+            "nothing was loaded"
         ) from error
 
 

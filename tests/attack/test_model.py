@@ -421,23 +421,23 @@ def play(policies, steps, folder):
     assert counts["rounds"] > 0.05 * counts["steps"]
 
 
-def test_short_lives_agree_with_a_model(tmp_path):
+def test_short_lives_agree_with_a_model(fast_folder):
     few = dict(list(bsfl_variants().items())[::17])
-    play(registered() | few, STEPS_FEW, tmp_path)
+    play(registered() | few, STEPS_FEW, fast_folder)
 
 
 @pytest.mark.attack
 @pytest.mark.parametrize("name", sorted(registered()))
-def test_lives_of_every_policy_agree_with_a_model(name, tmp_path):
-    play({name: registered()[name]}, STEPS_REGISTERED, tmp_path)
+def test_lives_of_every_policy_agree_with_a_model(name, fast_folder):
+    play({name: registered()[name]}, STEPS_REGISTERED, fast_folder)
 
 
 @pytest.mark.attack
 @pytest.mark.parametrize("part", range(6))
-def test_lives_of_bsfl_with_every_part_agree_with_a_model(part, tmp_path):
-    play(dict(list(bsfl_variants().items())[part::6]), STEPS_BSFL, tmp_path)
+def test_lives_of_bsfl_with_every_part_agree_with_a_model(part, fast_folder):
+    play(dict(list(bsfl_variants().items())[part::6]), STEPS_BSFL, fast_folder)
 
 
 @pytest.mark.attack
-def test_lives_of_pace_with_every_setting_agree_with_a_model(tmp_path):
-    play(pace_variants(), STEPS_PACE, tmp_path)
+def test_lives_of_pace_with_every_setting_agree_with_a_model(fast_folder):
+    play(pace_variants(), STEPS_PACE, fast_folder)

@@ -103,9 +103,9 @@ def short(value: object) -> str:
 
 
 def in_short(error: BaseException) -> str:
-    """Return what an error says in one line that can be read.
+    r"""Return what an error says in one line that can be read.
 
-    >>> in_short(ValueError("first\\n  second " + "x" * 1000))[:30]
+    >>> in_short(ValueError("first\n  second " + "x" * 1000))[:30]
     'first second xxxxxxxxxxxxxxxxx'
     """
     text = " ".join(str(error).split())

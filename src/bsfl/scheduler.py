@@ -386,7 +386,7 @@ class Scheduler:
                 those that say how answers are remembered.
         """
         path = Path(path).absolute()
-        stamp = statefile.stamp_of(path) if path.is_file() else b""
+        stamp = statefile.stamp_of(path)
         header, arrays = statefile.read(path)
         saved = restored_snapshot(header, arrays, path, policy)
         settings = {k: getattr(saved, k) for k in ("cohort_size", "invite", "forget_after", "seed")}

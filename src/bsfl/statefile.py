@@ -75,6 +75,8 @@ def write(path: Path, header: dict[str, Any], arrays: Arrays, stamp: bytes | Non
 
 def stamp_of(path: Path) -> bytes:
     """Return the stamp of a file that `write` made; of another, some of its bytes."""
+    if not path.is_file():  # opening a pipe that somebody put there would wait for ever
+        return b""
     with path.open("rb") as file:
         return file.read(_PRELUDE.size)[-32:]
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,11 @@ def load_example():
         return module
 
     return load
+
+
+@pytest.fixture
+def fast_folder():
+    """Return a folder in memory, where there is one: what is attacked there is not the disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)

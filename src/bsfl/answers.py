@@ -1,11 +1,14 @@
 """Answers of clients, judged one by one: who says something impossible fails alone."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
-from bsfl.records import FloatArray, Observation
+from bsfl.records import FloatArray, IntArray, Observation, Report, Roster
 from bsfl.requirements import Needs, judge
 
 ByRound = dict[int, dict[int, Observation]]
@@ -46,6 +49,31 @@ def judged(
             if strict:
                 raise InvalidInput(f"client {checks.short(client)}: {error}") from None
             refused[client] = f"counts as failed, for {error}"
-            found = Observation(outcome="failed", latency=getattr(answer, "latency", None))
+            waited = answer.latency if isinstance(answer, Observation) else None
+            found = Observation(outcome="failed", latency=waited)
         by_round.setdefault(t, {})[index] = found
     return by_round, refused
+
+
+def report_of(
+    answered: Mapping[int, Observation],
+    chosen: IntArray,
+    roster: Roster | None,
+    samples: FloatArray,
+) -> Report:
+    """Return the report of answers to a round.
+
+    Args:
+        answered: What clients showed.
+        chosen: Whose selection it books.
+        roster: The fleet as it was when the last cohort was chosen.
+        samples: How much data each client is registered with now. It stands in for what neither
+            an answer nor the roster tells: whoever was judged by it must find it.
+    """
+    report = Report.of(dict(sorted(answered.items())), chosen=chosen)
+    then = None if roster is None else roster.samples
+    unknown = np.isnan(report.samples)
+    if then is not None:
+        unknown &= np.isnan(then[report.clients])
+    told = np.where(unknown, samples[report.clients], report.samples)
+    return replace(report, samples=told)

@@ -19,6 +19,8 @@ LATENCY_RANGE = 1e-9, 1e12
 """Seconds that a latency can be; beyond, a unit was mistaken."""
 LARGEST_FLOAT = 1e100
 """Largest number that a setting may be, so that its square is a number, too."""
+LONGEST_LINE = 300
+"""Characters of a message that another message quotes."""
 WIDEST = 60
 """Characters of a value that a message quotes."""
 
@@ -100,6 +102,16 @@ def short(value: object) -> str:
     except ValueError:  # such a number is inside
         return f"a {type(value).__name__} with a number of thousands of digits"
     return text if len(text) <= WIDEST else f"{text[:WIDEST]}..."
+
+
+def in_short(error: BaseException) -> str:
+    r"""Return what an error says in one line that can be read.
+
+    >>> in_short(ValueError("first\n  second " + "x" * 1000))[:30]
+    'first second xxxxxxxxxxxxxxxxx'
+    """
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}..."
 
 
 def _is_number(value: object) -> bool:

@@ -30,12 +30,14 @@ class Joined:
         n_before: How many clients were known before.
         back: Indices of those that were not members before.
         t: The round from which they are.
+        roster: The record of the fleet before, if there was one.
     """
 
     where: IntArray
     n_before: int
     back: IntArray
     t: int
+    roster: Roster | None
 
 
 class ClientTable:
@@ -112,7 +114,7 @@ class ClientTable:
             "quality": _clean_numbers("quality", quality, len(ids), high=1.0),
             "features": self._clean_features(features, len(ids)),
         }
-        n_before = len(self)
+        n_before, roster = len(self), self._roster
         self._append([client for client in ids if client not in self._index], t)
         where = np.fromiter((self._index[c] for c in ids), np.int64, len(ids))
         back = where[~self.column("member")[where]]
@@ -126,7 +128,7 @@ class ClientTable:
                 self.column(name)[where] = values
         self.n_members += len(back)
         self._roster = None
-        return Joined(where=np.sort(where), n_before=n_before, back=back, t=t)
+        return Joined(np.sort(where), n_before, back, t, roster)
 
     def undo(self, joined: Joined) -> None:
         """Take back the last `join`, provided that it told nothing new about its clients."""
@@ -136,7 +138,7 @@ class ClientTable:
             del self._index[client]
         del self.ids[joined.n_before :]
         self.n_members -= len(joined.back)
-        self._roster = None
+        self._roster = joined.roster
 
     def leave(self, clients: Iterable[ClientId], *, t: int) -> None:
         where = np.array([self.index_of(client) for client in self.clean(clients)], dtype=np.int64)
@@ -172,7 +174,7 @@ class ClientTable:
                 marked[where] = True
                 if np.count_nonzero(marked) < len(where):
                     self.clean(clients)  # names the id that came twice
-                return Joined(where=np.flatnonzero(marked), n_before=len(self), back=NOBODY, t=t)
+                return Joined(np.flatnonzero(marked), len(self), NOBODY, t, self._roster)
         ids = self.clean(clients)
         self.require(n_needed, sum(not self._is_member(client) for client in ids))
         return self.join(ids, t=t)

@@ -54,4 +54,8 @@ def capped_shares(weights: FloatArray, total: float) -> FloatArray:
     rest = np.cumsum(heavy_first[::-1])[::-1]  # weight of the i-th heaviest and all lighter ones
     n_heavier = np.arange(len(weights))
     n_capped = int(np.argmax((total - n_heavier) * heavy_first <= rest))
-    return np.asarray(np.minimum(1.0, weights * ((total - n_capped) / rest[n_capped])))
+    with np.errstate(over="ignore"):
+        factor = (total - n_capped) / rest[n_capped]
+        if np.isfinite(factor):
+            return np.asarray(np.minimum(1.0, weights * factor))
+        return np.asarray(np.minimum(1.0, weights / rest[n_capped] * (total - n_capped)))

@@ -49,9 +49,9 @@ def replace_file(
 
 
 def _within_folder(path: Path) -> Path:
-    path = path.parent.resolve() / path.name
+    path = Path(os.path.realpath(path.parent), path.name)
     if path.is_symlink():
-        target = path.resolve()
+        target = Path(os.path.realpath(path))  # unlike resolve, it does not mind a circle
         return target if target.parent == path.parent else path
     return path
 
@@ -84,7 +84,7 @@ def _remove_left_behind(path: Path) -> None:
                 with left.open("rb") as file:
                     if _try_lock(file):
                         left.unlink(missing_ok=True)
-        except FileNotFoundError:  # its writer has just finished
+        except OSError:  # its writer has just finished, or it is somebody else's
             continue
 
 

@@ -17,17 +17,21 @@ Invite = float | Literal["auto"]
 """How many times enough are invited; "auto": by how reliable clients have been."""
 LEAST, MOST = 1.3, 2.0
 """Limits of "auto": a round ends with its m-th answer, and the slowest few take most of it."""
+MOST_TIMES = 1e6
+"""Most times enough that anybody can mean; then the number of those asked can be saved."""
 CONFIDENCE = NormalDist().inv_cdf(0.95)
 TRIES = 3
 """How often a cohort that turns out more or less reliable than the last one is chosen again."""
 
 
-def check_invite(invite: Any) -> None:
-    """Check that a value says how many to invite."""
-    if isinstance(invite, str) and invite != "auto":
-        raise InvalidInput(f'invite must be a number of at least 1 or "auto", got {invite!r}')
+def check_invite(invite: Any) -> Invite:
+    """Return how many to invite, after checking that a value says that."""
+    if not isinstance(invite, str):
+        return checks.between("invite", checks.at_least("invite", invite, 1.0), 1.0, MOST_TIMES)
     if invite != "auto":
-        checks.at_least("invite", invite, 1.0)
+        shown = checks.short(invite)
+        raise InvalidInput(f'invite must be a number of at least 1 or "auto", got {shown}')
+    return "auto"
 
 
 def most_invited(invite: Invite, enough: int) -> int:

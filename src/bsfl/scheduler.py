@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks
-from bsfl.answers import judged
+from bsfl.answers import judged, report_of
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.learned import Learned
@@ -25,7 +25,6 @@ from bsfl.records import (
     BoolArray,
     IntArray,
     Observation,
-    Report,
     Roster,
     RoundContext,
     RoundRecord,
@@ -83,10 +82,9 @@ class Scheduler:
             raise InvalidInput(f"policy must have init, select and observe, got {policy!r}")
         self.policy = policy
         self.cohort_size = checks.natural("cohort_size", cohort_size)
-        check_invite(invite)
-        self.invite = invite
+        self.invite = check_invite(invite)
         if forget_after is not None:
-            checks.natural("forget_after", forget_after)
+            forget_after = checks.natural("forget_after", forget_after)
             check_places(policy)
         self.forget_after = forget_after
         self.seed = checks.natural("seed", seed, low=0, high=LARGEST_SEED)
@@ -135,9 +133,10 @@ class Scheduler:
             features: What may tell how fast it is, one row of numbers for each client and the same
                 features for all, NaN where unknown. BSFL(index=Lognormal()) uses them.
         """
-        self._clients.join(
+        joined = self._clients.join(
             clients, t=self.t + 1, samples=samples, quality=quality, features=features
         )
+        self._clients.column("seen")[joined.where] = self.t + 1
 
     def register(
         self,
@@ -193,7 +192,7 @@ class Scheduler:
         elif invite is None:
             invite = self.invite
         if invite is not None:
-            check_invite(invite)
+            invite = check_invite(invite)
         enough = m if cohort_size is not None and invite is not None else min(m, self.cohort_size)
         joined = None if available is None else self._clients.locate(available, t=t, n_needed=m)
         unbooked, learned = self._unbooked, self._learned
@@ -289,7 +288,8 @@ class Scheduler:
         if clients is None:
             self._awaited.drop(self._awaited)
         else:
-            self._awaited.drop([self._clients.index_of(client) for client in clients])
+            named = self._clients.clean(clients)
+            self._awaited.drop([self._clients.index_of(client) for client in named])
 
     def _owed(self, client: ClientId) -> tuple[int, int]:
         """Return the index of a client that owes an answer, and the oldest round it owes it to."""
@@ -307,7 +307,8 @@ class Scheduler:
         chosen = self._unbooked if t == self.t else NOBODY
         size = self._awaited.size(t) or (self.cohort_size, self.cohort_size)
         context = replace(self._context(t, NOBODY, *size), roster=self._roster)
-        report = Report.of(dict(sorted(answered.items())), chosen=chosen)
+        samples = self._clients.column("samples")
+        report = report_of(answered, chosen, self._roster, samples)
         self._learned.hear(context, report)
         if t == self.t:
             self._unbooked = NOBODY
@@ -386,7 +387,7 @@ class Scheduler:
                 those that say how answers are remembered.
         """
         path = Path(path).absolute()
-        stamp = statefile.stamp_of(path) if path.is_file() else b""
+        stamp = statefile.stamp_of(path)
         header, arrays = statefile.read(path)
         saved = restored_snapshot(header, arrays, path, policy)
         settings = {k: getattr(saved, k) for k in ("cohort_size", "invite", "forget_after", "seed")}

@@ -99,13 +99,28 @@ def client_leaves(init: Callable[[int], State]) -> set[str]:
 
 
 def restored(
-    init: Callable[[int], State], n_clients: int, arrays: Mapping[str, npt.NDArray[Any]], name: str
+    init: Callable[[int], State],
+    n_clients: int,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    name: str,
+    *,
+    in_part: bool = True,
 ) -> State:
-    """Return a state with what is stored of it, checked; an older file may know less."""
+    """Return a state with what is stored of it, checked.
+
+    Args:
+        init: Returns a fresh state for so many clients.
+        n_clients: How many it knows.
+        arrays: What is stored.
+        name: What it is stored under.
+        in_part: Whether a part may be missing, as an older file or another policy knows less.
+    """
     state, of_clients = init(n_clients), client_leaves(init)
     for leaf, fresh in list(leaves(state)):
         stored = arrays.get(f"{name}/{leaf}")
         if stored is None:
+            if not in_part:
+                raise InvalidInput(f"{leaf} is missing")
             continue
         known = np.asarray(fresh)
         may_grow = known.size == 0 and leaf not in of_clients  # such as the effects of features
@@ -113,7 +128,8 @@ def restored(
             raise InvalidInput(f"{leaf} has numbers of another kind")
         if stored.shape != known.shape and not may_grow:
             raise InvalidInput(f"{leaf} has the shape {stored.shape}, {known.shape} was expected")
-        put(state, leaf, stored if stored.ndim else stored.item())
+        exact = stored.astype(known.dtype, copy=False)  # a smaller kind would run over
+        put(state, leaf, exact if stored.ndim else exact.item())
     check(state)
     return state
 

@@ -20,6 +20,9 @@ from bsfl.state import NothingLearned, State
 PRIOR_ANSWERS = 3.0
 """What the fleet's own coefficient of variation is worth beside a client's few answers."""
 
+HIGHEST = 100.0
+"""Largest size of the logarithm of a speed, whatever is not known yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -163,7 +166,8 @@ class Lognormal:
         """Return tau_min over the quantile, lifted by what is not known yet."""
         posterior = lognormal.judge(state, evidence.clients, _heard(evidence), evidence.roster)
         bonus = self.optimism * np.sqrt(posterior.variance)
-        return evidence.tau_min * np.exp(bonus - posterior.quantile(self.quantile))
+        lifted = np.clip(bonus - posterior.quantile(self.quantile), -HIGHEST, HIGHEST)
+        return evidence.tau_min * np.exp(lifted)
 
 
 INDICES: Registry[type] = Registry("index", {"means": Means, "lognormal": Lognormal})

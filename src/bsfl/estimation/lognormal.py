@@ -17,7 +17,7 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.estimation.memory import ClientStats
-from bsfl.records import FloatArray, IntArray, Roster
+from bsfl.records import LATENCY_RANGE, FloatArray, IntArray, Roster
 
 RIDGE = 1.0
 """Weight of the prior theta = 0, in clients; the constant is free."""
@@ -27,6 +27,10 @@ FIRST_GUESS = (2.0, 1.0), (4.0, 0.05)
 """(weight, variance) of the guess before the first answers: between clients, and of one client."""
 SHRINKAGE = 4.0
 """Answers that the population's sigma^2 is worth beside a client's own."""
+FARTHEST = 1e3
+"""Standard deviations from the centre at which a feature is cut: no client outweighs all others."""
+LOG_RANGE = np.log(LATENCY_RANGE)
+"""What ln tau can be."""
 
 _ERRORS, _N_ERRORS, _SPREAD, _FREEDOM = range(4)
 
@@ -62,7 +66,7 @@ class Population:
             raise InvalidInput("what is known of the fleet's latencies does not fit together")
         if n < 0 and any(np.prod(shape) for shape in found):
             raise InvalidInput("the fleet's latencies have no spread")
-        if np.any(self.scale <= 0) or np.any(self.pooled <= 0):
+        if np.any(self.scale <= 0) or np.any(self.pooled < 0) or np.any(self.pooled[1:] == 0):
             raise InvalidInput("scale and pooled must be above 0")
         if n >= 0 and np.linalg.eigvalsh(self.gram).min() <= 0:
             raise InvalidInput("gram must be positive definite")
@@ -98,9 +102,8 @@ def learn(
         _meet_features(state, roster.features)
     new = stats.answers == 0
     x = design(state, clients[new], roster)
-    inverse = np.linalg.inv(state.gram)
-    errors = values[new] - x @ (inverse @ state.moment)
-    leverage = np.einsum("ij,jk,ik->i", x, inverse, x)
+    expected, leverage = _predicted(state, x)
+    errors = values[new] - expected
     if state.gram[0, 0] >= 1.0:  # the very first answers tell the level, not how clients differ
         fade = FADE ** len(errors)
         state.pooled[_ERRORS] = fade * state.pooled[_ERRORS] + np.sum(errors**2 / (1 + leverage))
@@ -124,15 +127,21 @@ def judge(
     total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], noise)
     # without features everyone is the average client, and one row stands for all
     x = design(state, clients if len(state.centre) else clients[:1], roster)
-    inverse = np.linalg.inv(state.gram)
-    expected = x @ (inverse @ state.moment)
+    expected, leverage = _predicted(state, x)
     own = max(total - noise, 1e-3 * total)
-    prior = own + total * np.einsum("ij,jk,ik->i", x, inverse, x)
+    prior = own + total * leverage
     sigma2 = (SHRINKAGE * noise + stats.spread) / (SHRINKAGE + np.maximum(stats.count - 1, 0.0))
     trust = prior / (prior + sigma2 / np.maximum(stats.count, 1e-12))
     trust = np.where(stats.count > 0, trust, 0.0)
     mean = expected + trust * (stats.mean - expected)
     return Posterior(mean, (1 - trust) * prior, np.sqrt(sigma2))
+
+
+def _predicted(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the regression's x theta, a time that can be, and how far x is from what was seen."""
+    inverse = np.linalg.inv(state.gram)
+    expected = np.clip(x @ (inverse @ state.moment), *LOG_RANGE)
+    return expected, np.maximum(np.einsum("ij,jk,ik->i", x, inverse, x), 0.0)
 
 
 def design(state: Population, clients: IntArray, roster: Roster | None) -> FloatArray:
@@ -141,7 +150,8 @@ def design(state: Population, clients: IntArray, roster: Roster | None) -> Float
     x[:, 0] = 1.0
     known = None if roster is None else roster.features
     if len(state.centre) and known is not None and known.shape[1] == len(state.centre):
-        x[:, 1:] = np.nan_to_num((known[clients] - state.centre) / state.scale)
+        standard = np.nan_to_num((known[clients] - state.centre) / state.scale)
+        x[:, 1:] = np.clip(standard, -FARTHEST, FARTHEST)
     return x
 
 

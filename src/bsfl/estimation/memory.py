@@ -14,6 +14,9 @@ from bsfl.records import FloatArray, IntArray, pick
 from bsfl.registry import Registry
 from bsfl.state import ClientState, State, per_client
 
+LARGEST_VALUE, LARGEST_SPREAD = 1e10, 1e40
+"""What a mean and a spread can be: a latency is at least 1e-9 s, and speeds are 1 over it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientStats:
@@ -54,8 +57,8 @@ class LastingState(ClientState):
     """Number of answers, their mean and their spread."""
 
     observed: IntArray = per_client(0)
-    mean: FloatArray = per_client(0.0)
-    spread: FloatArray = per_client(0.0, low=0.0)
+    mean: FloatArray = per_client(0.0, low=-LARGEST_VALUE, high=LARGEST_VALUE)
+    spread: FloatArray = per_client(0.0, low=0.0, high=LARGEST_SPREAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class FadingState(LastingState):
         last: Round of its last answer.
     """
 
-    weight: FloatArray = per_client(0.0, low=0.0)
+    weight: FloatArray = per_client(0.0, low=0.0, high=checks.LARGEST)
     last: IntArray = per_client(0)
 
 
@@ -137,10 +140,10 @@ class WindowState(LastingState):
     """
 
     block: IntArray = per_client(0)
-    recent: FloatArray = per_client(0.0, low=0.0)
-    older_count: FloatArray = per_client(0.0, low=0.0)
-    older_mean: FloatArray = per_client(0.0)
-    older_spread: FloatArray = per_client(0.0, low=0.0)
+    recent: FloatArray = per_client(0.0, low=0.0, high=checks.LARGEST)
+    older_count: FloatArray = per_client(0.0, low=0.0, high=checks.LARGEST)
+    older_mean: FloatArray = per_client(0.0, low=-LARGEST_VALUE, high=LARGEST_VALUE)
+    older_spread: FloatArray = per_client(0.0, low=0.0, high=LARGEST_SPREAD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class Pace:
         posterior = lognormal.judge(state.population, clients, stats, context.roster)
         seconds = posterior.quantile(QUANTILE)
         seconds -= OPTIMISM * np.sqrt(posterior.variance)
-        np.exp(seconds, out=seconds)
+        np.exp(np.clip(seconds, *lognormal.LOG_RANGE, out=seconds), out=seconds)
         unmet = stats.answers == 0
         if unmet.any():
             silent = unmet & (pick(state.selected, clients) > 0)

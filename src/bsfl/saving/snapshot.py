@@ -23,12 +23,14 @@ from bsfl.learned import Learned
 from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite
 from bsfl.policies import Policy
+from bsfl.policies.base import check_places
 from bsfl.randomness import stream
 from bsfl.records import (
     LARGEST_FEATURE,
     IntArray,
     Observation,
     Report,
+    Rng,
     Roster,
     RoundContext,
     RoundRecord,
@@ -36,6 +38,7 @@ from bsfl.records import (
 from bsfl.saving.migrations import SCHEMA, Header, migrated
 from bsfl.saving.saved_policy import described, policy_of
 from bsfl.saving.statefile import Arrays
+from bsfl.solvers import TooManyCohorts
 from bsfl.state import leaves, restored
 
 KINDS = {
@@ -142,7 +145,9 @@ def restored_snapshot(header: Header, arrays: Arrays, path: Path, given: Policy 
         roster = clients.roster()
         if "n_members_then" in header:  # the fleet has changed since the last cohort was chosen
             roster = Roster(n_members=header["n_members_then"], **_below("then/", arrays))
-        n_state = header["n_state"]
+        if header["forget_after"] is not None:
+            check_places(policy)
+        n_state, in_part = header["n_state"], header.get("schema") != SCHEMA or given is not None
         snapshot = Snapshot(
             policy=policy,
             **{key: header[key] for key in ("cohort_size", "invite", "forget_after", "seed", "t")},
@@ -153,8 +158,8 @@ def restored_snapshot(header: Header, arrays: Arrays, path: Path, given: Policy 
             learned=Learned.of(
                 policy,
                 n_state,
-                restored(policy.init, n_state, arrays, "state"),
-                restored(Ledger.of, n_state, arrays, "ledger"),
+                restored(policy.init, n_state, arrays, "state", in_part=in_part),
+                restored(Ledger.of, n_state, arrays, "ledger", in_part=in_part),
             ),
             roster=roster,
             awaited=Outstanding.from_arrays(arrays),
@@ -174,7 +179,8 @@ def corrupt_if_wrong(path: Path) -> Iterator[None]:
         *(RecursionError, np.linalg.LinAlgError),
     ) as error:
         raise CorruptFile(
-            f"{path} holds what no scheduler can have saved ({error}); nothing was loaded"
+            f"{path} holds what no scheduler can have saved ({checks.in_short(error)}); "
+            "nothing was loaded"
         ) from error
 
 
@@ -257,7 +263,8 @@ def _check_indices(name: str, array: Any, below: int, ndim: int) -> None:
 def rehearse(snapshot: Snapshot) -> None:
     """Play two rounds with a copy of what was learned; nothing of it may be out of range.
 
-    A policy may refuse a round for what it was not told, such as a newcomer's samples.
+    A policy may refuse a round for what it was not told, such as a newcomer's samples; then it does
+    so whatever was learned.
     """
     members, known = snapshot.clients.members(), snapshot.learned
     if not len(members):
@@ -278,11 +285,26 @@ def rehearse(snapshot: Snapshot) -> None:
             rng = stream(snapshot.seed, "rehearsal", t)
             try:
                 cohort = learned.choose(context, rng)
+            except TooManyCohorts:
+                return
             except InvalidInput:
+                if _can_start(known.policy, len(snapshot.clients), context, rng):
+                    raise  # it is not the fleet that is to blame, but what was learned
                 return
             answer = Observation(latency=1.0, loss=1.0, samples=1)
             report = Report.of(dict.fromkeys(cohort.tolist(), answer), chosen=cohort)
             learned.hear(context, report)
+
+
+def _can_start(policy: Policy, n_clients: int, context: RoundContext, rng: Rng) -> bool:
+    """Return whether a policy that has learned nothing can choose in a round."""
+    fresh = Learned(policy)
+    try:
+        fresh.grow(n_clients)
+        fresh.choose(context, rng)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _below(prefix: str, arrays: Mapping[str, Any]) -> Arrays:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bsfl.checks import in_short
 from bsfl.errors import CorruptFile, FileInUse, NewerFormat, NotAStateFile, TruncatedFile
 from bsfl.files import replace_file
 
@@ -26,6 +27,9 @@ _LENGTH = struct.Struct("<Q")
 
 DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u4", "|b1", "|u1")}
 """What arrays may hold: numbers, whole numbers, truths and bytes."""
+
+NO_JSON = RecursionError, struct.error
+"""What else can go wrong in bytes that are no header."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -71,6 +75,8 @@ def write(path: Path, header: dict[str, Any], arrays: Arrays, stamp: bytes | Non
 
 def stamp_of(path: Path) -> bytes:
     """Return the stamp of a file that `write` made; of another, some of its bytes."""
+    if not path.is_file():  # opening a pipe that somebody put there would wait for ever
+        return b""
     with path.open("rb") as file:
         return file.read(_PRELUDE.size)[-32:]
 
@@ -101,9 +107,9 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
         )
     try:
         return _unpacked(body)
-    except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, *NO_JSON) as error:
         raise CorruptFile(
-            f"{path} is no list of arrays, though its checksum is right ({error}); "
+            f"{path} is no list of arrays, though its checksum is right ({in_short(error)}); "
             "nothing was loaded"
         ) from error
 
@@ -115,6 +121,8 @@ def _unpacked(body: memoryview) -> tuple[dict[str, Any], Arrays]:
     if position > len(body):
         raise ValueError(f"a header of {n_head:,} bytes in {len(body):,}")
     header = json.loads(bytes(body[_LENGTH.size : position]))
+    if not isinstance(header, dict):
+        raise TypeError(f"the header is a {type(header).__name__}")
     arrays: Arrays = {}
     for entry in header.pop("arrays"):
         name, shape, dtype = entry["name"], tuple(entry["shape"]), DTYPES[entry["dtype"]]

@@ -10,7 +10,7 @@ from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry
 from bsfl.solvers.annealing import PROPOSALS, AnnealingPath, Proposal, anneal, solve_annealing
 from bsfl.solvers.exact import solve_exact
-from bsfl.solvers.problem import energy, solve_exhaustive
+from bsfl.solvers.problem import TooManyCohorts, energy, solve_exhaustive
 
 __all__ = [
     "PROPOSALS",
@@ -18,6 +18,7 @@ __all__ = [
     "AnnealingPath",
     "Proposal",
     "Solver",
+    "TooManyCohorts",
     "anneal",
     "energy",
     "solve_annealing",

@@ -19,6 +19,10 @@ MAX_PLACES = 50_000_000
 """Clients in all cohorts together that are held in memory."""
 
 
+class TooManyCohorts(InvalidInput):
+    """There are more cohorts than can be tried."""
+
+
 def energy(u: FloatArray, g: FloatArray, cohort: IntArray, alpha: float) -> float:
     """Return E(cohort) = min u + (alpha / m) sum g.
 
@@ -57,7 +61,7 @@ def solve_exhaustive(u: FloatArray, g: FloatArray, m: int, alpha: float) -> IntA
     u, g = check_problem(u, g, m, alpha)
     n_cohorts = comb(len(u), m)
     if n_cohorts * m > MAX_PLACES:
-        raise InvalidInput(
+        raise TooManyCohorts(
             f"exhaustive search is limited to {MAX_PLACES // m:,} cohorts of {m}, "
             f"{len(u)} choose {m} has {n_cohorts:,}; use solve_exact"
         )

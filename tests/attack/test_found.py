@@ -1,0 +1,101 @@
+"""Faults that the attacks have found, one by one."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from every_policy import saved_bytes
+
+from bsfl import AFL, BSFL, CsUcb, Lognormal, Observation, Pace, Scheduler, WeightedRandom
+from bsfl.errors import InvalidInput
+from bsfl.fairness import capped_shares
+
+
+def started(**settings):
+    """Return a scheduler that waits for two clients."""
+    scheduler = Scheduler(**({"cohort_size": 2} | settings))
+    scheduler.select(["ann", "bob", "cem"])
+    return scheduler
+
+
+@pytest.mark.parametrize("wrong", [5, "ann", object(), ["ann", "ann"]])
+def test_abandon_wants_a_collection_of_ids(wrong):
+    scheduler = started()
+    before = saved_bytes(scheduler)
+    with pytest.raises(InvalidInput, match="client"):
+        scheduler.abandon(wrong)
+    assert saved_bytes(scheduler) == before
+
+
+def test_an_answer_of_another_kind_fails_alone():
+    scheduler = started()
+    one, two = scheduler.outstanding
+    refused = scheduler.observe({one: SimpleNamespace(latency=-1.0), two: 3.0})
+    assert list(refused) == [one]
+    assert scheduler.outstanding == []
+
+
+@pytest.mark.parametrize("invite", [np.array([1.2, 2.0]), 1e7, 1e100, "x" * 5000])
+def test_invite_is_a_number_that_can_be_meant(invite):
+    scheduler = started()
+    before = saved_bytes(scheduler)
+    with pytest.raises(InvalidInput, match="invite must be") as error:
+        scheduler.select(invite=invite)
+    assert len(str(error.value)) < 200
+    assert saved_bytes(scheduler) == before
+
+
+def test_settings_of_numpy_are_saved(tmp_path):
+    settings = {"invite": np.float32(1.5), "forget_after": np.int64(7), "cohort_size": np.int32(2)}
+    scheduler = Scheduler(CsUcb(tau_max=np.float32(20.0)), **settings)
+    scheduler.select(["ann", "bob", "cem"])
+    scheduler.save(tmp_path / "s.bsfl")
+    loaded = Scheduler.load(tmp_path / "s.bsfl")
+    assert (loaded.invite, loaded.forget_after, loaded.policy.tau_max) == (1.5, 7, 20.0)
+
+
+def test_a_client_that_joins_again_is_not_forgotten_at_once():
+    scheduler = Scheduler(cohort_size=1, forget_after=10)
+    scheduler.select(["ann", "bob"])
+    scheduler.leave(["bob"])
+    for _ in range(9):
+        scheduler.select(["ann"])
+    scheduler.join(["bob"])
+    for _ in range(10):
+        scheduler.select(["ann"])
+        assert scheduler.clients == ["ann", "bob"]
+
+
+def test_a_refused_selection_leaves_the_record_of_the_fleet():
+    """Newcomers without samples are refused; then the fleet is still that of the last round."""
+    scheduler = Scheduler(WeightedRandom(), cohort_size=2)
+    scheduler.join(["ann", "bob", "cem"], samples=[1.0, 2.0, 3.0])
+    scheduler.select()
+    before = saved_bytes(scheduler)
+    with pytest.raises(InvalidInput, match="samples"):
+        scheduler.select(["ann", "dan"])
+    assert saved_bytes(scheduler) == before
+
+
+def test_samples_that_are_registered_after_the_selection_count():
+    scheduler = Scheduler(AFL(), cohort_size=2)
+    cohort = scheduler.select(["ann", "bob", "cem"])
+    scheduler.register(cohort[0], samples=5.0)
+    answer = Observation(latency=1.0, loss=2.0)
+    assert list(scheduler.observe(dict.fromkeys(cohort, answer))) == [cohort[1]]
+
+
+def test_features_far_from_all_others_break_no_selection(tmp_path):
+    for policy in (Pace(), BSFL(index=Lognormal())):
+        scheduler = Scheduler(policy, cohort_size=2)
+        scheduler.join(range(4), features=[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1e-9, 1.0]])
+        for client in range(20):
+            scheduler.register(10 + client, features=[1e12 * (-1) ** client, -1e12])
+            scheduler.observe({k: 10.0 ** (k % 19 - 8) for k in scheduler.select()})
+            scheduler.save(tmp_path / "s.bsfl")
+            assert Scheduler.load(tmp_path / "s.bsfl").t == scheduler.t
+
+
+def test_shares_of_tiny_weights_are_numbers():
+    shares = capped_shares(np.array([1.0, 0.0, 1e-312, 1e-312, 1e-312]), 2)
+    assert shares == pytest.approx([1.0, 0.0, 1 / 3, 1 / 3, 1 / 3])

@@ -17,10 +17,15 @@ class BackgroundWriter:
     """Runs one write after the other; of those that wait for one path the newest is kept.
 
     A write that fails is reported by the next call, which does its own work all the same; if there
-    is none, when the program ends, on stderr and by the exit code 1.
+    is none, when the program ends, on stderr and by the exit code 1. A forked process starts with
+    nothing to write: what its parent was asked for, its parent writes.
     """
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._next: dict[Path, Callable[[], None]] = {}
         self._thread: threading.Thread | None = None
@@ -32,9 +37,10 @@ class BackgroundWriter:
 
     def put(self, path: Path, write: Callable[[], None]) -> None:
         """Have `write` called soon; an older one for the path that has not begun is dropped."""
+        self._leave_to_parent()
         with self._lock:
             self._next[path] = write
-            if self._thread is None or not self._thread.is_alive():  # it does not survive a fork
+            if self._thread is None or not self._thread.is_alive():
                 # not a daemon: a program that ends waits for what it asked to be written
                 self._thread = threading.Thread(target=self._run, name="bsfl-save")
                 self._thread.start()
@@ -42,6 +48,7 @@ class BackgroundWriter:
 
     def join(self) -> None:
         """Return when nothing is being written."""
+        self._leave_to_parent()
         thread = self._thread
         if thread:
             thread.join()
@@ -66,6 +73,10 @@ class BackgroundWriter:
                 if self not in _FAILED:
                     _FAILED.append(self)
 
+    def _leave_to_parent(self) -> None:
+        if self._pid != os.getpid():  # the lock may be held by a thread that has stayed there
+            self._start()
+
     def _raise(self) -> None:
         error, self._error = self._error, None
         if error:
@@ -75,7 +86,7 @@ class BackgroundWriter:
 @atexit.register
 def _complain() -> None:
     """Say at the end of a program what was not written and nobody has heard of."""
-    errors = [writer._error for writer in _FAILED if writer._error]
+    errors = [one._error for one in _FAILED if one._error and one._pid == os.getpid()]
     for error in errors:
         print("bsfl: what was to be saved in the background is not written:", file=sys.stderr)
         traceback.print_exception(error, file=sys.stderr)

@@ -16,21 +16,14 @@ from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.last_round import LastRound
 from bsfl.learned import Learned
+from bsfl.monitor.events import Events, JournalLike, OnRound
 from bsfl.monitor.monitored import Monitored
 from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite, choose_enough
 from bsfl.policies import Pace, Policy
 from bsfl.policies.base import check_places
 from bsfl.randomness import stream
-from bsfl.records import (
-    NOBODY,
-    BoolArray,
-    IntArray,
-    Observation,
-    Report,
-    Roster,
-    RoundContext,
-)
+from bsfl.records import NOBODY, BoolArray, IntArray, Observation, Report, Roster, RoundContext
 from bsfl.requirements import needs_of
 from bsfl.saving import statefile
 from bsfl.saving.saves import Saves
@@ -66,6 +59,8 @@ class Scheduler(Monitored):
         invite: Invite = 1.0,
         forget_after: int | None = None,
         seed: int = 0,
+        journal: JournalLike | None = None,
+        on_round: OnRound | Iterable[OnRound] | None = None,
     ) -> None:
         """Start a scheduler that has met nobody.
 
@@ -78,6 +73,9 @@ class Scheduler(Monitored):
                 forgotten, or within a tenth more; None: never. Then a round costs what the living
                 fleet costs, however many come and go.
             seed: Root of all randomness, at least 0.
+            journal: A file, or a bsfl.monitor.Journal, that gets one line of JSON a round.
+            on_round: A function, or several, that are given the record of every round when it is
+                over: when enough have answered, all are reported, or the next one begins.
         """
         policy = Pace() if policy is None else policy
         if not isinstance(policy, Policy) or isinstance(policy, type):
@@ -93,6 +91,7 @@ class Scheduler(Monitored):
         self.seed = checks.natural("seed", seed, low=0, high=LARGEST_SEED)
         self.t = 0
         self._last: LastRound | None = None
+        self._events = Events(journal, on_round)
         self._lock = ThreadLock()
         self._clients = ClientTable()
         self._saves = Saves()
@@ -310,16 +309,6 @@ class Scheduler(Monitored):
             self._unbooked = NOBODY
         return report
 
-    def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
-        return RoundContext(
-            t=t,
-            available=available,
-            cohort_size=m,
-            enough=enough,
-            roster=self._clients.roster(),
-            opportunity=self._learned.ledger.opportunity,
-        )
-
     def _keep(self, kept: BoolArray) -> None:
         """Forget all clients but those that are kept; they move up."""
         if kept.all():
@@ -370,7 +359,14 @@ class Scheduler(Monitored):
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        journal: JournalLike | None = None,
+        on_round: OnRound | Iterable[OnRound] | None = None,
+    ) -> Self:
         """Return the scheduler that `save` wrote.
 
         Args:
@@ -378,13 +374,14 @@ class Scheduler(Monitored):
             policy: The policy to go on with. Needed when it was a class or had functions of your
                 own, which a file cannot hold; otherwise it replaces the saved settings, all but
                 those that say how answers are remembered.
+            journal, on_round: As in Scheduler; a file does not hold them.
         """
         path = Path(path).absolute()
         stamp = statefile.stamp_of(path) if path.is_file() else b""
         header, arrays = statefile.read(path)
         saved = restored_snapshot(header, arrays, path, policy)
         settings = {k: getattr(saved, k) for k in ("cohort_size", "invite", "forget_after", "seed")}
-        scheduler = cls(saved.policy, **settings)
+        scheduler = cls(saved.policy, **settings, journal=journal, on_round=on_round)
         scheduler._saves.loaded(path, stamp)
         scheduler.t, scheduler._clients, scheduler._learned = saved.t, saved.clients, saved.learned
         scheduler._roster, scheduler._awaited = saved.roster, saved.awaited

@@ -7,5 +7,6 @@ Scheduler(on_round=...)             events.py; prometheus.py is such a callback
 
 from bsfl.monitor.explain import Explanation
 from bsfl.monitor.inspect import COLUMNS, ClientRows
+from bsfl.monitor.journal import Journal, read_journal
 
-__all__ = ["COLUMNS", "ClientRows", "Explanation"]
+__all__ = ["COLUMNS", "ClientRows", "Explanation", "Journal", "read_journal"]

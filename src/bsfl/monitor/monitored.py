@@ -7,6 +7,7 @@ from bsfl.clients import ClientId, ClientTable
 from bsfl.last_round import LastRound
 from bsfl.learned import Learned
 from bsfl.monitor import inspect
+from bsfl.monitor.events import Events
 from bsfl.monitor.explain import Explanation, explain
 from bsfl.monitor.inspect import ClientRows
 from bsfl.outstanding import Outstanding
@@ -27,9 +28,7 @@ class Monitored:
     _learned: Learned
     _awaited: Outstanding
     _last: LastRound | None
-
-    def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
-        raise NotImplementedError
+    _events: Events
 
     @property
     @locked
@@ -86,6 +85,16 @@ class Monitored:
             interval_s=None if math.isnan(low) else (low, high),
         )
 
+    def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
+        return RoundContext(
+            t=t,
+            available=available,
+            cohort_size=m,
+            enough=enough,
+            roster=self._clients.roster(),
+            opportunity=self._learned.ledger.opportunity,
+        )
+
     def _figures(self) -> dict[str, float]:
         size = self.cohort_size
         context = self._context(self.t, NOBODY, size, size)
@@ -93,11 +102,29 @@ class Monitored:
         return {name: float(value) for name, value in found.items()}
 
     def _begin(self, last: LastRound) -> None:
-        """Follow a round that has just begun."""
+        """Follow a round that has just begun; the one before is over, whoever is missing."""
+        self._tell()
         self._last = last
+        if self._events.lists_available and self._learned.choice is not None:
+            ids, available = self._clients.ids, self._learned.choice.available
+            self._events.begun([ids[k] for k in available.tolist()])
 
     def _follow(self, reports: list[tuple[int, Report]]) -> None:
         """Take in what became of clients that were chosen in some rounds."""
+        last = self._last
         for t, report in reports:
-            if self._last is not None and t == self._last.t:
-                self._last.hear(report)
+            is_last = last is not None and t == last.t
+            if last is not None and is_last:
+                last.hear(report)
+            if last is None or not is_last or last.is_told:
+                self._events.late(t, report, self._clients.ids)
+        if last is not None and last.is_over:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell of the last round, once: it is over when enough have answered or the next begins."""
+        if self._last is None or self._last.is_told:
+            return
+        self._last.is_told = True
+        if self._events.is_heard:
+            self._events.round(self._last, self._clients.ids, self._figures())

@@ -172,6 +172,16 @@ def test_a_full_file_becomes_an_older_one(path):
     assert [line["t"] for line in read_journal(none_kept.path)][-1] == 19
 
 
+def test_a_journal_whose_program_died_between_two_files_is_read_and_gone_on_with(path):
+    with pytest.raises(FileNotFoundError):
+        list(read_journal(path))
+    play(Scheduler(UniformRandom(), cohort_size=2, journal=path), 2)
+    path.rename(path.with_name("rounds.jsonl.1"))
+    assert [line["t"] for line in read_journal(path)] == [1, 2]
+    Journal(path).write({"kind": "round", "t": 3})
+    assert [line["t"] for line in read_journal(path)] == [1, 2, 3]
+
+
 def test_a_line_longer_than_a_file_is_written_all_the_same(path):
     play(Scheduler(UniformRandom(), cohort_size=2, journal=Journal(path, max_bytes=10)), 3)
     assert [line["t"] for line in read_journal(path)] == [1, 2, 3]
@@ -257,7 +267,7 @@ def killed_while_writing(path, rng):
     pid = os.fork()
     if not pid:
         try:
-            journal = Journal(path, max_bytes=20_000, n_kept=50)
+            journal = Journal(path, max_bytes=20_000, n_kept=5)
             entries = list(read_journal(path))
             t = entries[-1]["t"] if entries else 0
             while True:
@@ -267,11 +277,10 @@ def killed_while_writing(path, rng):
         finally:
             os._exit(1)
     os.close(write)
-    os.read(read, 8)  # it is at work
+    told = os.read(read, 8)  # it is at work
     time.sleep(rng.random() * 0.01)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    told = b""
     while more := os.read(read, 2**16):
         told += more
     os.close(read)

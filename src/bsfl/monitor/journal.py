@@ -129,8 +129,10 @@ def read_journal(path: str | os.PathLike[str]) -> Iterator[Entry]:
     path = Path(path)
     numbers = [p.name.removeprefix(f"{path.name}.") for p in path.parent.glob("*.*")]
     older = sorted((int(n) for n in numbers if n.isascii() and n.isdigit()), reverse=True)
-    files = [one for i in older if (one := _rotated(path, i)).is_file()]
-    for one in (*files, path):
+    files = [one for i in older if i and (one := _rotated(path, i)).is_file()]
+    if path.exists() or not files:  # a program may die when the full file has just been moved
+        files.append(path)
+    for one in files:
         with one.open("rb") as file:
             for line in file:
                 if (entry := _entry(line)) is not None:

@@ -1,9 +1,11 @@
 """Every Python snippet in the documentation runs as it stands, and every link leads somewhere.
 
-A snippet that plays long opens with "```python slow", and is left out of the quick tests.
+A snippet that plays long opens with "```python slow", and is left out of the quick tests; one that
+opens with "```python mlflow" is left out where that package is not installed.
 `python tests/test_docs.py` writes the tables that come from the registry.
 """
 
+import importlib.util
 import pkgutil
 import re
 import subprocess
@@ -23,11 +25,21 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 STRICT = ["-W", "error"]  # as in pyproject.toml
+
+
+def mark_of(word):
+    """Return the mark of a snippet that says "slow", or the name of a package that it needs."""
+    if word == "slow":
+        return pytest.mark.slow
+    is_there = importlib.util.find_spec(word) is not None
+    return pytest.mark.skipif(not is_there, reason=f"{word} is not installed")
+
+
 SNIPPETS = [
     pytest.param(
         code,
         id=f"{page.relative_to(ROOT)}-{number}",
-        marks=[getattr(pytest.mark, mark) for mark in marks.split()],
+        marks=[mark_of(word) for word in marks.split()],
     )
     for page in PAGES
     for number, (marks, code) in enumerate(

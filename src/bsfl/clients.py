@@ -75,10 +75,6 @@ class ClientTable:
             raise UnknownClient(f"unknown client {checks.short(client)}; it never joined the fleet")
         return index
 
-    def known(self, clients: Iterable[ClientId]) -> tuple[Any, ...]:
-        """Return those of the ids that were ever met, and not forgotten."""
-        return tuple(client for client in clients if client in self._index)
-
     def clean(self, clients: Iterable[ClientId]) -> list[Any]:
         """Return ids after checking that they are distinct and all str or all int."""
         ids = [clean_id(client) for client in _collection(clients)]

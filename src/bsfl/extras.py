@@ -17,6 +17,7 @@ PACKAGES = {
     "data": ("pooch", "requests", "urllib3", "platformdirs", "PIL"),
     "flower": ("flwr",),
     "cluster": ("distributed",),
+    "metrics": ("prometheus_client",),
 }
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 

@@ -58,6 +58,10 @@ class Outstanding:
         rounds = self._rounds.get(client)
         return rounds[0] if rounds else None
 
+    def n_owed(self, client: int) -> int:
+        """Return how many answers a client owes."""
+        return len(self._rounds.get(client, ()))
+
     def settle(self, client: int, t: int) -> None:
         """Stop waiting for a client's answer to a round."""
         rounds = self._rounds[client]

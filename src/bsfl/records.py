@@ -239,11 +239,15 @@ class RoundRecord:
         cohort_size: How many were wanted.
         enough: How many answers end the round, fewer than are wanted under over-selection.
         n_available: How many could be chosen from.
-        duration_s: How long the round took; None where nobody measured it.
+        duration_s: How long the round took: the longest latency of those that were waited for;
+            None where nobody measured it.
         clock_s: Virtual time at the end of the round; None outside a simulation.
-        n_timeouts: Members that missed the deadline; None outside a simulation.
+        n_answered, n_timeouts, n_failed, n_late: Members whose answers entered the model, that
+            missed the deadline, that failed, and that answered when the round was over, as far as
+            they were reported; None where none was. A simulation counts timeouts alone.
         regret: What the genie's cohort would have been worth more; None where it is not computed.
-        train_loss: Mean loss of the members that trained; None where nobody did.
+        train_loss: Mean loss that members whose answers entered the model told; None where nobody
+            did.
         test_loss: Loss of the model on test data after the round; None where it was not evaluated.
         test_accuracy: Share of right answers on test data; None likewise.
         worst_label_accuracy: The same for the label that the model knows worst; None likewise.
@@ -258,6 +262,9 @@ class RoundRecord:
     duration_s: float | None = None
     clock_s: float | None = None
     n_timeouts: int | None = None
+    n_answered: int | None = None
+    n_failed: int | None = None
+    n_late: int | None = None
     regret: float | None = None
     train_loss: float | None = None
     test_loss: float | None = None

@@ -14,21 +14,16 @@ from bsfl import checks
 from bsfl.answers import judged, report_of
 from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected
+from bsfl.last_round import LastRound
 from bsfl.learned import Learned
+from bsfl.monitor.events import Events, JournalLike, OnRound
+from bsfl.monitor.monitored import Monitored
 from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite, choose_enough
 from bsfl.policies import Pace, Policy
 from bsfl.policies.base import check_places
 from bsfl.randomness import stream
-from bsfl.records import (
-    NOBODY,
-    BoolArray,
-    IntArray,
-    Observation,
-    Roster,
-    RoundContext,
-    RoundRecord,
-)
+from bsfl.records import NOBODY, BoolArray, IntArray, Observation, Report, Roster, RoundContext
 from bsfl.requirements import needs_of
 from bsfl.saving import statefile
 from bsfl.saving.saves import Saves
@@ -41,7 +36,7 @@ SWEEPS = 10
 """How often in `forget_after` rounds it is looked for clients to forget."""
 
 
-class Scheduler:
+class Scheduler(Monitored):
     """Chooses which clients train next and learns from how long they took.
 
     Clients are named by the caller's own ids, all str or all int. They join by being named in
@@ -64,6 +59,8 @@ class Scheduler:
         invite: Invite = 1.0,
         forget_after: int | None = None,
         seed: int = 0,
+        journal: JournalLike | None = None,
+        on_round: OnRound | Iterable[OnRound] | None = None,
     ) -> None:
         """Start a scheduler that has met nobody.
 
@@ -76,6 +73,9 @@ class Scheduler:
                 forgotten, or within a tenth more; None: never. Then a round costs what the living
                 fleet costs, however many come and go.
             seed: Root of all randomness, at least 0.
+            journal: A file, or a bsfl.monitor.Journal, that gets one line of JSON a round.
+            on_round: A function, or several, that are given the record of every round when it is
+                over: when enough have answered, all are reported, or the next one begins.
         """
         policy = Pace() if policy is None else policy
         if not isinstance(policy, Policy) or isinstance(policy, type):
@@ -89,7 +89,8 @@ class Scheduler:
         self.forget_after = forget_after
         self.seed = checks.natural("seed", seed, low=0, high=LARGEST_SEED)
         self.t = 0
-        self.last_round: RoundRecord | None = None
+        self._last: LastRound | None = None
+        self._events = Events(journal, on_round)
         self._lock = ThreadLock()
         self._clients = ClientTable()
         self._saves = Saves()
@@ -212,15 +213,10 @@ class Scheduler:
             raise
         self.t, self._roster, self._unbooked = t, context.roster, cohort
         learned.ledger.offer(where, context.quota)
+        learned.ledger.invite(cohort, t)
         self._awaited.invite(t, cohort.tolist(), (context.cohort_size, context.quota))
+        self._begin(LastRound.of(context, cohort))
         ids = [self._clients.ids[k] for k in cohort]
-        self.last_round = RoundRecord(
-            t=t,
-            cohort=tuple(ids),
-            cohort_size=context.cohort_size,
-            enough=context.quota,
-            n_available=len(where),
-        )
         if self.forget_after is not None:
             seen = self._clients.column("seen")
             seen[where] = t
@@ -259,17 +255,18 @@ class Scheduler:
         needs, samples = needs_of(self.policy), self._clients.column("samples")
         by_round, refused = judged(answers, self._owed, needs, samples, strict=strict)
         touched = {k for answered in by_round.values() for k in answered}
-        unbooked = self._unbooked
+        unbooked, reports = self._unbooked, []
         try:
             with self._learned.all_or_nothing(np.union1d(unbooked, list(touched)).astype(int)):
                 for t, answered in sorted(by_round.items()):
-                    self._report(t, answered)
+                    reports.append((t, self._report(t, answered)))
         except BaseException:
             self._unbooked = unbooked
             raise
         for t, answered in by_round.items():
             for index in answered:
                 self._awaited.settle(index, t)
+        self._follow(reports)
         if refused:
             client, why = next(iter(refused.items()))
             counts = len(refused), len(answers)
@@ -302,7 +299,7 @@ class Scheduler:
             )
         return index, oldest
 
-    def _report(self, t: int, answered: Mapping[int, Observation]) -> None:
+    def _report(self, t: int, answered: Mapping[int, Observation]) -> Report:
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
         size = self._awaited.size(t) or (self.cohort_size, self.cohort_size)
@@ -312,16 +309,7 @@ class Scheduler:
         self._learned.hear(context, report)
         if t == self.t:
             self._unbooked = NOBODY
-
-    def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
-        return RoundContext(
-            t=t,
-            available=available,
-            cohort_size=m,
-            enough=enough,
-            roster=self._clients.roster(),
-            opportunity=self._learned.ledger.opportunity,
-        )
+        return report
 
     def _keep(self, kept: BoolArray) -> None:
         """Forget all clients but those that are kept; they move up."""
@@ -334,9 +322,7 @@ class Scheduler:
         self._roster = self._clients.roster() if then is now else then and then.kept(kept)
         self._unbooked = place[self._unbooked][kept[self._unbooked]]
         self._awaited = self._awaited.moved(place)
-        if self.last_round:
-            known = self._clients.known(self.last_round.cohort)
-            self.last_round = replace(self.last_round, cohort=known)
+        self._last = self._last and self._last.moved(place)
 
     def save(self, path: str | os.PathLike[str], *, wait: bool = True) -> None:
         """Write everything to one file, atomically: a crash leaves the old file or the new one.
@@ -359,7 +345,6 @@ class Scheduler:
         self._saves.wait()
 
     def _snapshot(self) -> Snapshot:
-        cohort = self.last_round.cohort if self.last_round else ()
         return Snapshot(
             policy=self.policy,
             cohort_size=self.cohort_size,
@@ -367,8 +352,7 @@ class Scheduler:
             forget_after=self.forget_after,
             seed=self.seed,
             t=self.t,
-            n_available=self.last_round.n_available if self.last_round else None,
-            cohort=np.array([self._clients.index_of(c) for c in cohort], dtype=np.int64),
+            last=self._last,
             unbooked=self._unbooked,
             clients=self._clients,
             learned=self._learned,
@@ -377,7 +361,14 @@ class Scheduler:
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        journal: JournalLike | None = None,
+        on_round: OnRound | Iterable[OnRound] | None = None,
+    ) -> Self:
         """Return the scheduler that `save` wrote.
 
         Args:
@@ -385,16 +376,16 @@ class Scheduler:
             policy: The policy to go on with. Needed when it was a class or had functions of your
                 own, which a file cannot hold; otherwise it replaces the saved settings, all but
                 those that say how answers are remembered.
+            journal, on_round: As in Scheduler; a file does not hold them.
         """
         path = Path(path).absolute()
         stamp = statefile.stamp_of(path)
         header, arrays = statefile.read(path)
         saved = restored_snapshot(header, arrays, path, policy)
         settings = {k: getattr(saved, k) for k in ("cohort_size", "invite", "forget_after", "seed")}
-        scheduler = cls(saved.policy, **settings)
+        scheduler = cls(saved.policy, **settings, journal=journal, on_round=on_round)
         scheduler._saves.loaded(path, stamp)
         scheduler.t, scheduler._clients, scheduler._learned = saved.t, saved.clients, saved.learned
         scheduler._roster, scheduler._awaited = saved.roster, saved.awaited
-        scheduler._unbooked = saved.unbooked
-        scheduler.last_round = saved.last_round()
+        scheduler._unbooked, scheduler._last = saved.unbooked, saved.last
         return scheduler

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
+from bsfl.solvers.choice import Choice
 from bsfl.state import State
 
 
@@ -28,6 +29,11 @@ class Policy(Protocol):
         weights         method (state, context, clients) -> what each one's update weighs in the
                         model, where the rule has weights of its own; without a barrier every
                         question is a round, and the mean over a buffer of them is applied
+        choice          method (state, context, rng) -> Choice: the cohort of `select` with all that
+                        it was weighed by, so that it can be explained. Kept until the next round,
+                        so its arrays must be nobody else's
+        figures         method (state, context) -> numbers by name that the policy has found, such
+                        as a weight; shown in summaries, journals and metrics
     """
 
     def init(self, n_clients: int) -> State:
@@ -38,6 +44,27 @@ class Policy(Protocol):
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
+
+
+def chosen_by(policy: Policy, state: State, context: RoundContext, rng: Rng) -> Choice:
+    """Return a policy's checked cohort and, where it says so, what it was weighed by.
+
+    Whoever derives a policy and writes another `select` is asked for that one.
+    """
+    for kind in type(policy).__mro__:
+        if "choice" in vars(kind):
+            made: Choice = policy.choice(state, context, rng)  # type: ignore[attr-defined]
+            return replace(made, cohort=checked_cohort(policy, context, made.cohort))
+        if "select" in vars(kind):
+            break
+    cohort = checked_cohort(policy, context, policy.select(state, context, rng))
+    return Choice(cohort=cohort, available=context.available)
+
+
+def figures_of(policy: Policy, state: State, context: RoundContext) -> dict[str, float]:
+    """Return what a policy has found, as numbers by name; nothing if it does not say."""
+    figures = getattr(policy, "figures", None)
+    return {} if figures is None else figures(state, context)
 
 
 def checked_cohort(policy: Policy, context: RoundContext, cohort: Any) -> IntArray:

@@ -16,7 +16,7 @@ from bsfl.policies.base import top_m
 from bsfl.records import NOBODY, FloatArray, IntArray, Report, Rng, RoundContext, pick
 from bsfl.registry import check_part, part
 from bsfl.requirements import LOSSES_FROM_0, SAMPLES, Needs, require_positive_losses
-from bsfl.solvers import SOLVERS, Solver
+from bsfl.solvers import SOLVERS, Choice, Solver
 from bsfl.state import NothingLearned, State, number
 
 TAIL = {"kind": "lognormal"}
@@ -113,6 +113,9 @@ class BSFL:
         )
 
     def select(self, state: BsflState, context: RoundContext, rng: Rng) -> IntArray:
+        return self.choice(state, context, rng).cohort
+
+    def choice(self, state: BsflState, context: RoundContext, rng: Rng) -> Choice:
         """Return the cohort (eq. At): clients never chosen first, then the best of the others.
 
         The minimum ignores an infinite index, so it alone would not send the last few unexplored
@@ -120,23 +123,37 @@ class BSFL:
         """
         available, m = context.available, context.cohort_size
         if len(available) <= m:
-            return available
+            return Choice(cohort=available, available=available)
         g = self.g(state, context)
         unexplored = pick(state.selected, available) == 0
         first = np.flatnonzero(unexplored) if self.index.explores_first else NOBODY
         if len(first) >= m:
-            return available[first[top_m(g[first], m, rng)]]
+            return Choice(
+                cohort=available[first[top_m(g[first], m, rng)]],
+                available=available,
+                clients=available[first],
+                u=np.zeros(len(first)),
+                g=g[first],
+                alpha=float(m),
+            )
         others = np.flatnonzero(~unexplored) if len(first) else np.arange(len(available))
         n_places = m - len(first)
-        best: IntArray = SOLVERS.resolve("solver", self.solver)(
-            u=pick(self.ucb(state, context), others),
-            g=pick(g, others),
-            m=n_places,  # the sum of g stays divided by m, whatever the number of free places
-            alpha=self.weight(state, context) * n_places / m,
-            rng=rng,
+        u, g = pick(self.ucb(state, context), others), pick(g, others)
+        # the sum of g stays divided by m, whatever the number of free places
+        alpha = self.weight(state, context) * n_places / m
+        solve = SOLVERS.resolve("solver", self.solver)
+        best: IntArray = solve(u=u, g=g, m=n_places, alpha=alpha, rng=rng)
+        return Choice(
+            cohort=available[np.sort(np.concatenate([first, others[best]]))],
+            available=available,
+            first=available[first],
+            clients=pick(available, others),
+            u=u,
+            g=g,
+            alpha=alpha,
+            unit="index",
+            is_exact=self.solver in ("exact", "exhaustive"),
         )
-        cohort: IntArray = np.sort(np.concatenate([first, others[best]]))
-        return available[cohort]
 
     def observe(self, state: BsflState, context: RoundContext, report: Report) -> None:
         if self.generalization == "loss":
@@ -173,6 +190,10 @@ class BSFL:
         )
         return self.index.speeds(state.index, evidence)
 
+    def figures(self, state: BsflState, context: RoundContext) -> dict[str, float]:
+        """Return alpha, given or found."""
+        return {"alpha": self.weight(state, context)}
+
     def weight(self, state: BsflState, context: RoundContext) -> float:
         if isinstance(self.alpha, Aim):
             return self.alpha.weight(state.weight, context, len(state.selected))
@@ -180,7 +201,7 @@ class BSFL:
 
     def g(self, state: BsflState, context: RoundContext) -> FloatArray:
         deficit: Any = DEFICITS.resolve("generalization", self.generalization)
-        values = np.asarray(deficit(context.available, state, context), dtype=np.float64)
+        values = np.array(deficit(context.available, state, context), dtype=np.float64)
         if values.shape != context.available.shape or not np.isfinite(values).all():
             raise InvalidInput("generalization must return one finite number for every client")
         return signed_power(values, self.beta)

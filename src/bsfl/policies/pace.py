@@ -11,7 +11,7 @@ from bsfl.estimation.averages import Selections, believed_latency
 from bsfl.estimation.memory import Lasting, LastingState
 from bsfl.policies.base import top_m
 from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
-from bsfl.solvers import solve_exact
+from bsfl.solvers import Choice, solve_exact
 from bsfl.state import number
 
 QUANTILE, OPTIMISM = 0.9, 0.5
@@ -94,15 +94,26 @@ class Pace:
         )
 
     def select(self, state: PaceState, context: RoundContext, rng: Rng) -> IntArray:
+        return self.choice(state, context, rng).cohort
+
+    def choice(self, state: PaceState, context: RoundContext, rng: Rng) -> Choice:
+        """Return the cohort with what it was weighed by, in seconds."""
         available, n = context.available, context.cohort_size
         if len(available) <= n:
-            return available
+            return Choice(cohort=available, available=available)
         fair = context.fair(available, len(state.selected))
         served = state.served(available) + VAIN * pick(state.late, available)
         value = np.log((fair + 1.0) / (served + 1.0))
         value = np.exp(self.exponent(state) * (value + state.usual))
         if not (state.gain and state.time_s):  # no answer yet, so a second has no price
-            return available[top_m(value, n, rng)]
+            return Choice(
+                cohort=available[top_m(value, n, rng)],
+                available=available,
+                clients=available,
+                u=np.zeros(len(value)),
+                g=value,
+                alpha=float(n),
+            )
         seconds = self.seconds(state, context)
         price = max(state.gain / state.time_s, CHEAPEST)
         longest = price * seconds.max()  # what the longest wait costs
@@ -114,7 +125,16 @@ class Pace:
             owed = np.maximum(self.least_share * fair - served, 0.0)
             value += owed * (n * value.max() + longest)
         value += 1e-9 * value.max() * rng.random(len(value), dtype=np.float32)  # ties at random
-        return available[solve_exact(-seconds, value, n, alpha=context.quota / price)]
+        u, alpha = np.negative(seconds, out=seconds), context.quota / price
+        return Choice(
+            cohort=available[solve_exact(u, value, n, alpha=alpha)],
+            available=available,
+            clients=available,
+            u=u,
+            g=value,
+            alpha=alpha,
+            unit="s",
+        )
 
     def observe(self, state: PaceState, context: RoundContext, report: Report) -> None:
         latency = believed_latency(report, self.tau_max)
@@ -138,6 +158,11 @@ class Pace:
             state.usual += part * float(x.mean() - state.usual)
         gain = float(np.exp(self.exponent(state) * (state.usual - x)).sum())
         self._learn_price(state, context, report, latency, gain)
+
+    def figures(self, state: PaceState, context: RoundContext) -> dict[str, float]:
+        """Return f and lambda."""
+        price = state.gain / state.time_s if state.time_s else 0.0
+        return {"evenness": self.exponent(state), "price_of_a_second": price}
 
     def exponent(self, state: PaceState) -> float:
         """Return f."""

@@ -19,6 +19,7 @@ from bsfl import checks
 from bsfl.clients import ClientTable, ids_of
 from bsfl.errors import CorruptFile, InvalidInput, NotAStateFile
 from bsfl.estimation.ledger import Ledger
+from bsfl.last_round import LastRound
 from bsfl.learned import Learned
 from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite
@@ -27,13 +28,13 @@ from bsfl.policies.base import check_places
 from bsfl.randomness import stream
 from bsfl.records import (
     LARGEST_FEATURE,
+    NOBODY,
     IntArray,
     Observation,
     Report,
     Rng,
     Roster,
     RoundContext,
-    RoundRecord,
 )
 from bsfl.saving.migrations import SCHEMA, Header, migrated
 from bsfl.saving.saved_policy import described, policy_of
@@ -64,9 +65,8 @@ class Snapshot:
     Attributes:
         policy, cohort_size, invite, forget_after, seed: As it was made.
         t: The last round.
-        n_available: How many could be chosen from in it; None before the first.
-        cohort: Who was chosen in it, by dense index.
-        unbooked: Those of them whose selection is not in the state yet.
+        last: What became of it so far; None before the first.
+        unbooked: Those of its cohort whose selection is not in the state yet.
         clients: The fleet.
         learned: What is known of them.
         roster: The fleet as it was in the last round.
@@ -79,26 +79,12 @@ class Snapshot:
     forget_after: int | None
     seed: int
     t: int
-    n_available: int | None
-    cohort: IntArray
+    last: LastRound | None
     unbooked: IntArray
     clients: ClientTable
     learned: Learned
     roster: Roster | None
     awaited: Outstanding
-
-    def last_round(self) -> RoundRecord | None:
-        """Return the record of the last round as it was begun."""
-        size = self.awaited.size(self.t)
-        if size is None or self.n_available is None:
-            return None
-        return RoundRecord(
-            t=self.t,
-            cohort=tuple(self.clients.ids[k] for k in self.cohort),
-            cohort_size=size[0],
-            enough=size[1],
-            n_available=self.n_available,
-        )
 
     def contents(self) -> tuple[Header, Arrays]:
         """Return what a file holds but the ids, which no client changes; arrays are not copied."""
@@ -111,13 +97,17 @@ class Snapshot:
             "seed": self.seed,
             "t": self.t,
             "n_state": self.learned.n_clients,
-            "n_available": self.n_available,
+            "n_available": self.last.n_available if self.last else None,
+            "is_told": self.last.is_told if self.last else False,
             "n_ids": len(self.clients),
         }
         arrays = {f"clients/{name}": a for name, a in self.clients.to_arrays().items()}
         arrays |= {f"state/{name}": np.asarray(leaf) for name, leaf in leaves(self.learned.state)}
         arrays |= {f"ledger/{name}": np.asarray(leaf) for name, leaf in leaves(self.learned.ledger)}
-        arrays |= {"cohort": self.cohort, "unbooked": self.unbooked, **self.awaited.to_arrays()}
+        arrays |= {"cohort": self.last.cohort if self.last else NOBODY}
+        arrays |= {"unbooked": self.unbooked, **self.awaited.to_arrays()}
+        if self.last:
+            arrays |= {f"last/{name}": array for name, array in self.last.to_arrays().items()}
         if self.roster is not None and self.roster is not self.clients.roster():
             then = {f.name: getattr(self.roster, f.name) for f in fields(Roster)}
             header["n_members_then"] = then.pop("n_members")
@@ -151,8 +141,7 @@ def restored_snapshot(header: Header, arrays: Arrays, path: Path, given: Policy 
         snapshot = Snapshot(
             policy=policy,
             **{key: header[key] for key in ("cohort_size", "invite", "forget_after", "seed", "t")},
-            n_available=header["n_available"],
-            cohort=arrays["cohort"],
+            last=None,
             unbooked=arrays["unbooked"],
             clients=clients,
             learned=Learned.of(
@@ -164,9 +153,25 @@ def restored_snapshot(header: Header, arrays: Arrays, path: Path, given: Policy 
             roster=roster,
             awaited=Outstanding.from_arrays(arrays),
         )
+        snapshot.last = _last_round(header, arrays, snapshot.awaited)
         if header["settings"] is not None:  # functions of the user's own are not called here
             rehearse(snapshot)
     return snapshot
+
+
+def _last_round(header: Header, arrays: Arrays, awaited: Outstanding) -> LastRound | None:
+    size = awaited.size(header["t"])
+    if size is None or header["n_available"] is None:
+        return None
+    return LastRound(
+        t=header["t"],
+        cohort=arrays["cohort"],
+        cohort_size=size[0],
+        enough=size[1],
+        n_available=header["n_available"],
+        is_told=header.get("is_told", False),
+        **_below("last/", arrays),
+    )
 
 
 @contextmanager
@@ -200,6 +205,8 @@ def _check_header(header: Header) -> None:
         checks.natural(key, header[key], low=0)
     if header["n_available"] is not None or header["t"]:
         checks.natural("n_available", header["n_available"], low=0)
+    if not isinstance(header.get("is_told", False), bool):
+        raise InvalidInput(f"is_told must be true or false, got {checks.short(header['is_told'])}")
     if "n_members_then" in header:
         checks.natural("n_members_then", header["n_members_then"], low=0)
 
@@ -220,6 +227,9 @@ def _check_arrays(header: Header, arrays: Arrays, n_ids: int) -> None:
         _check_indices(name, arrays[name], n, ndim=1)
         if len(np.unique(arrays[name])) < len(arrays[name]):
             raise InvalidInput(f"{name} names a client twice")
+    if np.any(np.diff(arrays["cohort"]) < 0):
+        raise InvalidInput("cohort must be sorted")
+    LastRound.check_arrays(_below("last/", arrays), len(arrays["cohort"]))
     waiting, sizes = arrays["waiting"], arrays["sizes"]
     _check_indices("waiting", waiting, max(n_state, t + 1), ndim=2)
     _check_indices("sizes", sizes, checks.LARGEST, ndim=2)

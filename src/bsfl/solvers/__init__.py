@@ -9,6 +9,7 @@ from typing import Protocol
 from bsfl.records import FloatArray, IntArray, Rng
 from bsfl.registry import Registry
 from bsfl.solvers.annealing import PROPOSALS, AnnealingPath, Proposal, anneal, solve_annealing
+from bsfl.solvers.choice import Choice, best_with, best_without
 from bsfl.solvers.exact import solve_exact
 from bsfl.solvers.problem import TooManyCohorts, energy, solve_exhaustive
 
@@ -16,10 +17,13 @@ __all__ = [
     "PROPOSALS",
     "SOLVERS",
     "AnnealingPath",
+    "Choice",
     "Proposal",
     "Solver",
     "TooManyCohorts",
     "anneal",
+    "best_with",
+    "best_without",
     "energy",
     "solve_annealing",
     "solve_exact",

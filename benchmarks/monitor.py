@@ -1,0 +1,83 @@
+"""What a journal and metrics add to a round of 100,000 clients (limit 5 %).
+
+    python benchmarks/monitor.py [--json] [--rounds N]
+
+Rounds of a plain scheduler, one with a journal, and one with a journal and Prometheus metrics (if
+prometheus_client is there) are played in turn, m = 100. Each
+is timed with process_time; what counts is the median of the ratios to the plain round next to it.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from clock import machine
+from scale import COHORT, fleet, latency_s
+
+from bsfl import Observation, Pace
+from bsfl.monitor import Journal
+from bsfl.monitor.events import Events
+
+CLIENTS, LIMIT = 10**5, 1.05
+
+
+def one_round(scheduler) -> float:
+    """Return the processor seconds of a round; those of the clients are not counted."""
+    start = time.process_time()
+    cohort = scheduler.select()
+    middle = time.process_time()
+    answers = {k: Observation(latency=latency_s(k), loss=1.0) for k in cohort}
+    begin = time.process_time()
+    scheduler.observe(answers)
+    return time.process_time() - begin + middle - start
+
+
+def listeners(folder: Path) -> dict[str, Events]:
+    """Return who is told, by name."""
+    found = {"plain": Events(), "plain again": Events()}
+    found["journal"] = Events(Journal(folder / "one.jsonl"))
+    try:
+        import prometheus_client
+
+        from bsfl.monitor.prometheus import PrometheusMetrics
+    except ModuleNotFoundError:
+        return found
+    metrics = PrometheusMetrics(registry=prometheus_client.CollectorRegistry())
+    found["journal and metrics"] = Events(Journal(folder / "two.jsonl"), metrics)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=100)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        schedulers = {}
+        for name, events in listeners(Path(folder)).items():
+            schedulers[name] = fleet(Pace(tau_max=60.0), CLIENTS)
+            schedulers[name]._events = events
+        times: dict[str, list[float]] = {name: [] for name in schedulers}
+        for _ in range(args.rounds):
+            for name, scheduler in schedulers.items():
+                times[name].append(one_round(scheduler))
+    rows = {}
+    for name, own in times.items():
+        ratios = [a / b for a, b in zip(own, times["plain"], strict=True)]
+        rows[name] = {"round_s": statistics.median(own), "ratio": statistics.median(ratios)}
+    result = {"machine": machine(), "clients": CLIENTS, "cohort": COHORT, "rows": rows}
+    if args.json:
+        print(json.dumps(result | {"limit": LIMIT}, indent=2))
+        return
+    for name, row in rows.items():
+        print(f"{name:20} {1e3 * row['round_s']:7.2f} ms a round, {row['ratio']:.3f} of plain")
+    print(f"limit {LIMIT}")
+
+
+if __name__ == "__main__":
+    main()

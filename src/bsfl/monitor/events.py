@@ -1,0 +1,125 @@
+"""Who is told of rounds: the log, a journal, and callbacks."""
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bsfl import checks
+from bsfl.errors import InvalidInput
+from bsfl.last_round import LastRound
+from bsfl.monitor.journal import Entry, Journal
+from bsfl.monitor.words import seconds
+from bsfl.records import OUTCOMES, FloatArray, Report, RoundRecord
+
+_LOG = logging.getLogger("bsfl")
+
+OnRound = Callable[[RoundRecord], object]
+"""Is told of every round when it is over."""
+JournalLike = str | os.PathLike[str] | Journal
+
+
+class Events:
+    """Tells of rounds that are over and of answers that come later, and never stops one.
+
+    A copy (`copy.deepcopy`, `pickle`) tells the log alone: two would write one journal.
+    """
+
+    def __init__(
+        self,
+        journal: JournalLike | None = None,
+        on_round: OnRound | Iterable[OnRound] | None = None,
+    ) -> None:
+        callbacks = [on_round] if callable(on_round) else list(on_round or ())
+        for one in callbacks:
+            if not callable(one):
+                raise InvalidInput(f"on_round must be a function, got {checks.short(one)}")
+        if journal is not None and not isinstance(journal, Journal):
+            journal = Journal(journal)
+        self._journal = journal
+        self._callbacks: list[OnRound] = callbacks
+        self._failed: set[int] = set()
+        self._available: list[Any] | None = None
+
+    def __reduce__(self) -> tuple[type["Events"], tuple[()]]:
+        return Events, ()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._journal or self._callbacks) or _LOG.isEnabledFor(logging.INFO)
+
+    @property
+    def lists_available(self) -> bool:
+        """Whether the ids of those who were available are asked for."""
+        return self._journal is not None and self._journal.lists_available
+
+    def begun(self, available: list[Any]) -> None:
+        """Remember who was available in a round, where that is asked for."""
+        self._available = available
+
+    def round(self, last: LastRound, ids: list[Any], figures: dict[str, float]) -> None:
+        """Tell of a round that is over."""
+        record = last.record(ids)
+        if self._journal is not None:
+            self._journal.write(_round_entry(last, record, figures, self._available))
+        if _LOG.isEnabledFor(logging.INFO):
+            _LOG.info("%s", _sentence(record), extra={"round": record})
+        for i, callback in enumerate(self._callbacks):
+            try:
+                callback(record)
+            except Exception:
+                if i not in self._failed:
+                    self._failed.add(i)
+                    _LOG.exception("on_round %s failed, rounds go on", checks.short(callback))
+
+    def late(self, t: int, report: Report, ids: list[Any]) -> None:
+        """Tell of answers to a round whose line is written."""
+        if self._journal is None:
+            return
+        outcome = [OUTCOMES[i] for i in report.outcome.tolist()]
+        columns = report.clients.tolist(), outcome, _told(report.latency), _told(report.loss)
+        for k, how, latency_s, loss in zip(*columns, strict=True):
+            entry = {"kind": "late", "t": t, "time": time.time(), "client": ids[k]}
+            self._journal.write(entry | {"outcome": how, "latency_s": latency_s, "loss": loss})
+
+
+def _round_entry(
+    last: LastRound, record: RoundRecord, figures: dict[str, float], available: list[Any] | None
+) -> Entry:
+    """Return the line of a round; lists are in the order of `invited`."""
+    entry = {
+        "kind": "round",
+        "t": last.t,
+        "time": time.time(),
+        "available": last.n_available,
+        "cohort_size": last.cohort_size,
+        "enough": last.enough,
+        "duration_s": record.duration_s,
+        "invited": record.cohort,
+        "outcome": [None if i < 0 else OUTCOMES[i] for i in last.outcome.tolist()],
+        "latency_s": _told(last.latency),
+        "loss": _told(last.loss),
+        "figures": {name: x if math.isfinite(x) else None for name, x in figures.items()},
+    }
+    return entry if available is None else entry | {"available_ids": available}
+
+
+def _told(values: FloatArray) -> list[float | None]:
+    return [None if x != x else x for x in values.tolist()]
+
+
+def _sentence(record: RoundRecord) -> str:
+    """Return a round in words.
+
+    >>> record = RoundRecord(t=3, cohort=("ann", "bob"), cohort_size=2, n_available=9,
+    ...     duration_s=41.0, n_answered=1, n_timeouts=1, n_failed=0, n_late=0)
+    >>> _sentence(record)
+    'round 3: 1 of 2 answered in 41 s, 1 timed out'
+    """
+    text = f"round {record.t:,}: {record.n_answered or 0:,} of {len(record.cohort):,} answered"
+    text += "" if record.duration_s is None else f" in {seconds(record.duration_s)}"
+    others = ("timed out", record.n_timeouts), ("failed", record.n_failed), ("late", record.n_late)
+    return text + "".join(f", {n:,} {how}" for how, n in others if n)

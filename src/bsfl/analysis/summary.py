@@ -18,7 +18,7 @@ from bsfl.simulation import regret_bound
 
 ONE_WORLD = 1.28
 """Ratio that two equal policies may show in one world: their times to the target differ by about a
-tenth from world to world (docs/leaderboard.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
+tenth from world to world (docs/leaderboard-barrier.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
 
 
 @dataclass(frozen=True, slots=True)

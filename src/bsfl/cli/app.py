@@ -133,6 +133,7 @@ def report(
 
 
 app.command()(monitor.inspect)
+app.command()(monitor.watch)
 for command in (studies.reproduce, studies.leaderboard, studies.ablation, studies.tune):
     app.command()(command)
 app.add_typer(data, name="data")

@@ -60,6 +60,27 @@ def inspect(
         _show(table, sort, rows)
 
 
+def watch(
+    journal: Annotated[Path, typer.Argument(help="A journal, as of Scheduler(journal=...).")],
+    port: Annotated[int, typer.Option("--port", help="0: any that is free.", min=0)] = 8571,
+) -> None:
+    """Show a journal as a live page on this machine: round times, stragglers, participation.
+
+    It reads the file and nothing else. Example: bsfl watch rounds.jsonl
+    """
+    with clear_errors():
+        from bsfl.monitor.watch import server
+
+        if not journal.exists():
+            raise InvalidInput(f"{journal} is not there")
+        with server(journal, port) as page:
+            say(f"http://127.0.0.1:{page.server_port}/ shows {journal}; Ctrl-C ends it")
+            try:
+                page.serve_forever()
+            except KeyboardInterrupt:
+                say("")
+
+
 def _show(table: list[dict[str, Any]], sort: str, n_rows: int) -> None:
     """Print the first rows by a column, those without a value last."""
     from bsfl.monitor.inspect import COLUMNS

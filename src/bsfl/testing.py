@@ -231,6 +231,20 @@ def take_late_answers(policy: Policy) -> None:
     assert len(choose(policy, play(policy, state, 3, first=3), context(6))) == M
 
 
+def tell_what_they_chose(policy: Policy) -> None:
+    """What a policy tells of a choice is that choice, and stays as it is when the state moves."""
+    if not hasattr(policy, "choice"):
+        return
+    for rounds in (0, 2, 9):
+        state, here = play(policy, policy.init(K), rounds), context(rounds + 1)
+        told = policy.choice(state, here, np.random.default_rng(here.t))
+        assert told.cohort.tolist() == choose(policy, state, here).tolist(), "another cohort"
+        arrays = (leaf for _, leaf in leaves(state) if isinstance(leaf, np.ndarray))
+        for leaf in arrays:
+            for mine in (told.u, told.g):
+                assert not np.shares_memory(leaf, mine), "the choice would change with the state"
+
+
 CHECKS: dict[str, Callable[[Policy], None]] = {
     check.__name__: check
     for check in (
@@ -248,6 +262,7 @@ CHECKS: dict[str, Callable[[Policy], None]] = {
         say_what_is_missing,
         excuse_the_failed,
         take_late_answers,
+        tell_what_they_chose,
     )
 }
 """Every check by name."""

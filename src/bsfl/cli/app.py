@@ -9,7 +9,7 @@ import typer.core
 from rich.table import Table
 
 import bsfl
-from bsfl.cli import studies
+from bsfl.cli import monitor, studies
 from bsfl.cli.data import data
 from bsfl.cli.terminal import (
     Backend,
@@ -132,6 +132,8 @@ def report(
         write_and_show(scenario_findings(open_results(folder)), folder)
 
 
+app.command()(monitor.inspect)
+app.command()(monitor.watch)
 for command in (studies.reproduce, studies.leaderboard, studies.ablation, studies.tune):
     app.command()(command)
 app.add_typer(data, name="data")

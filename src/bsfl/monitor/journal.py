@@ -126,17 +126,22 @@ def read_journal(path: str | os.PathLike[str]) -> Iterator[Entry]:
     A round that was played again after a restart from an older file is there twice: the later line
     counts.
     """
+    for one in journal_files(path):
+        with one.open("rb") as file:
+            for line in file:
+                if (entry := entry_of(line)) is not None:
+                    yield entry
+
+
+def journal_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the files of a journal, the oldest first."""
     path = Path(path)
     numbers = [p.name.removeprefix(f"{path.name}.") for p in path.parent.glob("*.*")]
     older = sorted((int(n) for n in numbers if n.isascii() and n.isdigit()), reverse=True)
     files = [one for i in older if i and (one := _rotated(path, i)).is_file()]
     if path.exists() or not files:  # a program may die when the full file has just been moved
         files.append(path)
-    for one in files:
-        with one.open("rb") as file:
-            for line in file:
-                if (entry := _entry(line)) is not None:
-                    yield entry
+    return files
 
 
 def _rotated(path: Path, number: int) -> Path:
@@ -147,7 +152,7 @@ def _line(entry: Entry) -> bytes:
     return (json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
 
 
-def _entry(line: bytes) -> Entry | None:
+def entry_of(line: bytes) -> Entry | None:
     """Return what a line holds, None if it is torn."""
     try:
         entry = json.loads(line)
@@ -183,7 +188,7 @@ def _repair(file: int, path: Path) -> None:
     torn = tail.rpartition(b"\n")[2]
     if not torn:
         return
-    if _entry(torn) is not None:
+    if entry_of(torn) is not None:
         os.write(file, b"\n")
     else:
         os.ftruncate(file, size - len(torn))

@@ -52,7 +52,7 @@ class Monitored:
             ledger=self._learned.ledger,
             awaited=self._awaited,
             last=self._last,
-            figures=self._figures(),
+            figures=self.figures(),
         )
 
     @locked
@@ -95,7 +95,9 @@ class Monitored:
             opportunity=self._learned.ledger.opportunity,
         )
 
-    def _figures(self) -> dict[str, float]:
+    @locked
+    def figures(self) -> dict[str, float]:
+        """Return what the policy has found, by name, such as the weight of BSFL; often nothing."""
         size = self.cohort_size
         context = self._context(self.t, NOBODY, size, size)
         found: dict[str, Any] = figures_of(self.policy, self._learned.state, context)
@@ -127,4 +129,4 @@ class Monitored:
             return
         self._last.is_told = True
         if self._events.is_heard:
-            self._events.round(self._last, self._clients.ids, self._figures())
+            self._events.round(self._last, self._clients.ids, self.figures())

@@ -13,7 +13,7 @@ from bsfl import checks
 from bsfl.errors import NewerFormat
 from bsfl.saving.statefile import Arrays
 
-SCHEMA = 4
+SCHEMA = 5
 Header = dict[str, Any]
 
 
@@ -101,9 +101,15 @@ def last_seen(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     return {**header, "forget_after": None}, arrays
 
 
+def as_it_is(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Schema 4 to 5: more is counted of each client; in an older file it starts from nothing."""
+    return header, arrays
+
+
 STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {
     1: flags_to_parts,
     2: chances_by_rounds,
     3: last_seen,
+    4: as_it_is,
 }
 """The step from each schema to the next."""

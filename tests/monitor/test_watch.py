@@ -1,0 +1,169 @@
+"""bsfl watch: sums of a journal as it grows, and a page that no id and no other site can abuse."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+from bsfl import Observation, Scheduler, UniformRandom
+from bsfl.monitor import Journal, read_journal
+from bsfl.monitor.follow import Followed, Follower
+from bsfl.monitor.watch import journal_page, server
+
+NASTY = "<script>alert('x')</script>"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "rounds.jsonl"
+
+
+def play(scheduler, rounds, fleet):
+    for _ in range(rounds):
+        cohort = scheduler.select(fleet)
+        scheduler.observe({c: 1.0 + fleet.index(c) for c in cohort})
+
+
+def entry(t, latency, **more):
+    """Return the line of a round whose clients are named a, b, c, ..."""
+    who = [chr(97 + i) for i in range(len(latency))]
+    known = {"kind": "round", "t": t, "available": 4, "enough": len(who), "invited": who}
+    known |= {"outcome": ["ok"] * len(who), "latency_s": latency, "loss": [None] * len(who)}
+    return known | {"duration_s": max(latency, default=None)} | more
+
+
+def test_seconds_lost_are_those_beyond_the_next_slowest():
+    sums = Followed()
+    sums.add(entry(1, [2.0, 5.0, 11.0]))  # c costs 6 s
+    sums.add(entry(2, [9.0, 5.0, 8.0]))  # a costs 1 s
+    sums.add(entry(3, [7.0]))  # alone: all of it
+    lost = {client: one.lost_s for client, one in sums.clients.items()}
+    assert lost == {"a": 8.0, "b": 0.0, "c": 6.0}
+    assert [slowest for _, _, slowest in sums.rounds] == ["c", "a", "a"]
+    assert (sums.n_rounds, sums.total_s) == (3, 27.0)
+    assert sums.fair == 3 / 4 + 3 / 4 + 1 / 4
+    assert sums.clients["a"].n_ok == 3
+
+
+def test_who_comes_after_the_end_costs_no_second():
+    sums = Followed()
+    outcome = ["ok", "ok", "late"]
+    sums.add(entry(1, [2.0, 5.0, 70.0], outcome=outcome, duration_s=5.0, enough=2))
+    sums.add({"kind": "late", "t": 1, "client": "d", "outcome": "timeout", "latency_s": 90.0})
+    assert sums.clients["b"].lost_s == 3.0
+    assert sums.clients["c"].lost_s == 0.0
+    assert sums.clients["c"].n_late == sums.clients["d"].n_timeouts == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"kind": "round"}, entry(1, [2.0], outcome=[]), entry(1, [2.0], invited=[[]]), {"kind": []}]
+)  # fmt: skip
+def test_an_entry_of_another_kind_is_passed_over(wrong):
+    sums = Followed()
+    sums.add(wrong)
+    journal_page("x", sums)
+
+
+def test_a_growing_journal_is_read_once_also_when_it_rotates(path):
+    fleet = ["ann", "bob", "cem", "dan"]
+    scheduler = Scheduler(
+        UniformRandom(), cohort_size=2, journal=Journal(path, max_bytes=1500, n_kept=9)
+    )
+    follower = Follower(path)
+    for n in (1, 3, 7, 2, 12):
+        play(scheduler, n, fleet)
+        sums = follower.update()
+        assert sums.n_rounds == scheduler.t
+        counted = {row["client"]: row["answers"] for row in scheduler.table() if row["answers"]}
+        assert {c: one.n_ok for c, one in sums.clients.items()} == counted
+    with path.open("ab") as file:
+        file.write(b'{"kind":"round","t":99')  # it is being written
+    assert follower.update().n_rounds == scheduler.t
+
+
+@contextmanager
+def served(path):
+    with server(path, port=0) as page:
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{page.server_port}"
+        finally:
+            page.shutdown()
+
+
+def fetch(url, **headers):
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+        return answer.read().decode(), answer.headers
+
+
+def test_the_page_shows_rounds_and_finds_clients_and_ids_are_text(path):
+    scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=path)
+    fleet = ["ann", NASTY, "cem"]
+    play(scheduler, 8, fleet)
+    with served(path) as url:
+        text, headers = fetch(url)
+        assert "8 rounds" in text
+        assert NASTY not in text
+        assert "&lt;script&gt;" in text
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "http://" not in text
+        assert "https://" not in text
+        play(scheduler, 1, fleet)
+        assert "9 rounds" in fetch(url)[0]
+        found, _ = fetch(f"{url}/?client={urllib.parse.quote(NASTY)}")
+        assert NASTY not in found
+        assert "was never invited</p>" not in found
+        missing, _ = fetch(f"{url}/?client=zoe")
+        assert "zoe was never invited" in missing
+
+
+def test_nothing_else_is_served_and_nothing_can_be_told(path):
+    play(Scheduler(UniformRandom(), cohort_size=2, journal=path), 1, [1, 2, 3])
+    with served(path) as url:
+        for wrong in (
+            urllib.request.Request(f"{url}/etc/passwd"),
+            urllib.request.Request(f"{url}/../rounds.jsonl"),
+            urllib.request.Request(url, headers={"Host": "evil.example"}),
+            urllib.request.Request(url, data=b"x", method="POST"),
+            urllib.request.Request(url, method="DELETE"),
+        ):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                urllib.request.urlopen(wrong, timeout=30)
+            assert error.value.code in (403, 404, 501)
+            error.value.close()
+        assert "1" in fetch(f"{url}/?client=1")[0]
+
+
+def test_100_000_clients_are_a_small_page(path):
+    with path.open("w") as file:
+        for t in range(1, 1001):
+            who = list(range((t - 1) * 100, t * 100))
+            latency = [1.0 + k % 17 for k in who]
+            line = entry(t, latency, invited=who, available=100_000, enough=100)
+            file.write(json.dumps(line) + "\n")
+    follower, begin = Follower(path), time.process_time()
+    sums = follower.update()
+    read_s = time.process_time() - begin
+    begin = time.process_time()
+    text = journal_page("rounds", sums, "77777")
+    page_s = time.process_time() - begin
+    assert len(sums.clients) == 100_000
+    assert len(text) < 100_000
+    assert "77777" in text
+    assert read_s < 20
+    assert page_s < 2
+
+
+def test_failures_and_silence_are_drawn_too(path):
+    scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=path)
+    journal_page("x", Follower(path).update())
+    a, _ = scheduler.select(["ann", "bob"])
+    scheduler.observe({a: Observation(outcome="failed")})
+    scheduler.select(["ann", "bob"])
+    assert len(list(read_journal(path))) == 1
+    assert "awaited" in journal_page("x", Follower(path).update())

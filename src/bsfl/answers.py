@@ -38,6 +38,8 @@ def judged(
     for client, answer in answers.items():
         try:
             index, t = owed(client)
+            if index in by_round.get(t, ()):
+                raise InvalidInput("the same client has answered above, by another name")
         except InvalidInput as error:
             if strict:
                 raise

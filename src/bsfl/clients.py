@@ -13,7 +13,15 @@ import numpy.typing as npt
 from bsfl import checks
 from bsfl.checks import LARGEST
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.records import LARGEST_FEATURE, NOBODY, BoolArray, FloatArray, IntArray, Roster
+from bsfl.records import (
+    LARGEST_FEATURE,
+    MOST_FEATURES,
+    NOBODY,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Roster,
+)
 
 ClientId = str | int
 LONGEST_NAME = 1000
@@ -219,6 +227,10 @@ class ClientTable:
             raise InvalidInput(
                 f"features must hold one row of numbers for each of the {n_clients} clients, "
                 f"got shape {numbers.shape}"
+            )
+        if numbers.shape[1] > MOST_FEATURES:
+            raise InvalidInput(
+                f"a client must have at most {MOST_FEATURES:,} features, got {numbers.shape[1]:,}"
             )
         wrong = np.abs(numbers) > LARGEST_FEATURE
         if wrong.any():

@@ -39,6 +39,8 @@ LARGEST_LOSS = 1e12
 """Largest size of a loss; a model whose loss is larger has diverged."""
 LARGEST_FEATURE = 1e12
 """Largest size of a number that is told of a client beforehand."""
+MOST_FEATURES = 10_000
+"""Most numbers that are told of a client beforehand."""
 MOST_SAMPLES = 10**12
 """Largest number of samples that a client may report."""
 

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from every_policy import saved_bytes
+from hostile_files import content_of
 
 from bsfl import AFL, BSFL, CsUcb, Lognormal, Observation, Pace, Scheduler, WeightedRandom
-from bsfl.errors import InvalidInput
+from bsfl.errors import CorruptFile, InvalidInput
 from bsfl.fairness import capped_shares
+from bsfl.policies import POLICIES, make_policy
 
 
 def started(**settings):
@@ -99,3 +101,62 @@ def test_features_far_from_all_others_break_no_selection(tmp_path):
 def test_shares_of_tiny_weights_are_numbers():
     shares = capped_shares(np.array([1.0, 0.0, 1e-312, 1e-312, 1e-312]), 2)
     assert shares == pytest.approx([1.0, 0.0, 1 / 3, 1 / 3, 1 / 3])
+
+
+def test_features_of_nobody_are_not_reserved_for_the_next(tmp_path):
+    """A file without clients may claim a row of any length at no cost."""
+    path = tmp_path / "s.bsfl"
+    Scheduler(cohort_size=1).save(path)
+    content = content_of(path)
+    for array in content.arrays:
+        if array[0] == "clients/features":
+            array[2] = [0, 10**9]
+    path.write_bytes(content.to_bytes())
+    with pytest.raises(CorruptFile, match="features"):
+        Scheduler.load(path)
+
+
+@pytest.mark.parametrize("fault", ["forget_after", "missing", "small"])
+def test_states_that_break_a_later_round_are_refused(tmp_path, fault):
+    policy = (
+        make_policy("rbcs-f", **POLICIES["rbcs-f"].example) if fault == "forget_after" else BSFL()
+    )
+    scheduler, path = Scheduler(policy, cohort_size=2), tmp_path / "s.bsfl"
+    for _ in range(4):
+        scheduler.observe(dict.fromkeys(scheduler.select(range(5)), 2.0))
+    scheduler.save(path)
+    content = content_of(path)
+    names = [array[0] for array in content.arrays]
+    if fault == "forget_after":
+        content.header["forget_after"] = 5
+    elif fault == "missing":
+        del content.arrays[names.index("state/selected")]
+    else:  # counts of 32 bits would run over with the next answer
+        where = names.index("state/memory.observed")
+        content.put(where, np.full(5, 2**31 - 1, np.int32))
+    path.write_bytes(content.to_bytes())
+    if fault != "small":
+        with pytest.raises(CorruptFile, match="no scheduler can have saved"):
+            Scheduler.load(path)
+        return
+    loaded = Scheduler.load(path)
+    for _ in range(4):
+        loaded.observe(dict.fromkeys(loaded.select(), 2.0))
+    assert loaded.state.memory.observed.min() >= 2**31 - 1
+
+
+def test_a_client_that_is_named_twice_in_other_words_answers_once():
+    class Word(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            return 5
+
+        def __eq__(self, other):
+            return self is other
+
+    scheduler = started()
+    one = scheduler.outstanding[0]
+    twice = Word(one)
+    refused = scheduler.observe({one: 2.0, twice: 3.0})
+    assert list(refused) == [twice]

@@ -28,6 +28,7 @@ from bsfl.policies.base import check_places
 from bsfl.randomness import stream
 from bsfl.records import (
     LARGEST_FEATURE,
+    MOST_FEATURES,
     NOBODY,
     IntArray,
     Observation,
@@ -250,6 +251,8 @@ def _check_column(name: str, array: Any, kind: str, n: int, t: int) -> None:
     n_dimensions = 2 if name.endswith("features") else 1
     if array.dtype.kind != kind or array.ndim != n_dimensions or len(array) != n:
         raise InvalidInput(f"{name} must hold one value for each of {n} clients")
+    if n_dimensions == 2 and array.shape[1] > MOST_FEATURES:  # a newcomer would get as many
+        raise InvalidInput(f"{name} are {array.shape[1]:,} of each client")
     fine = np.ones(array.shape, dtype=bool)
     if kind == "i":
         fine = (array >= 0) & (array <= t + 1)

@@ -395,7 +395,10 @@ def test_the_source_says_whether_queries_are_answered(source, found, tmp_path):
     assert has_query_handler(["/nowhere", str(tmp_path)]) is found
 
 
-@pytest.mark.parametrize("source", [None, "not python", "from mine.handlers import app"])
+UNTOLD = [None, "not python", "from mine.handlers import app", "app = client_app()"]
+
+
+@pytest.mark.parametrize("source", UNTOLD)
 def test_an_app_whose_source_does_not_say(source, tmp_path):
     (tmp_path / "pyproject.toml").write_text(APP)
     if source is not None:

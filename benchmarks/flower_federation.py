@@ -59,7 +59,9 @@ def report(folder):
     from federation.server import ARMS, COHORT, played
 
     base = [one["duration_s"] for one in played(folder, "random")]
-    print(f"{'arm':9} rounds  mean s  of random's (95 %)     s/update  late  answers used, by client")
+    print(
+        f"{'arm':9} rounds  mean s  of random's (95 %)     s/update  late  answers used, by client"
+    )
     for name in ARMS:
         rounds = played(folder, name)
         if not rounds or not base:
@@ -70,8 +72,8 @@ def report(folder):
         counts = [sum(one["kept"].count(str(k)) for one in rounds) for k in range(len(DELAYS_S))]
         late = sum(one["n_late"] for one in rounds)
         print(
-            f"{name:9} {len(rounds):6d} {np.mean(seconds):7.2f}  {ratio:.2f} ({low:.2f} to {high:.2f})"
-            f"   {sum(seconds) / n_used:12.2f} {late:5d}  {counts}"
+            f"{name:9} {len(rounds):6d} {np.mean(seconds):7.2f}  {ratio:.2f} "
+            f"({low:.2f} to {high:.2f})   {sum(seconds) / n_used:12.2f} {late:5d}  {counts}"
         )
 
 

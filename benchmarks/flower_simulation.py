@@ -3,7 +3,7 @@
     python benchmarks/flower_simulation.py [--rounds N] [--clients K] [--json]
 
 Clients take lognormal seconds around means of their own (median 8 s, sigma 0.7, within a client
-0.2), which `latency=simulated(...)` reads from their replies; 25 train in a round. Random selection
+0.2), which `latency=simulated(...)` takes from their replies; 25 train in a round. Random selection
 and Pace take turns, round by round. Prints the rank correlation of learned and true latencies, at
 least 0.9, and the virtual rounds after round 20 against random's, at most 0.5. Needs
 `pip install 'bsfl[flower]' 'flwr[simulation]'`.
@@ -47,7 +47,7 @@ def client_app(n_clients):
         metrics = MetricRecord(
             {
                 "num-examples": 1,
-                "partition-id": k,
+                "place": k,
                 "duration-s": float(medians[k] * np.exp(NOISE * noise)),
             }
         )
@@ -57,7 +57,7 @@ def client_app(n_clients):
     return app
 
 
-def server_app(rounds, played):
+def server_app(rounds, played, places):
     """Return a server on which the arms take turns."""
     from flwr.app import Array, ArrayRecord
     from flwr.serverapp import ServerApp
@@ -67,6 +67,11 @@ def server_app(rounds, played):
 
     app = ServerApp()
 
+    def seconds(client, reply):
+        metrics = reply.content["metrics"]
+        places[client] = metrics["place"]
+        return metrics["duration-s"]
+
     @app.main()
     def main(grid, context):
         arrays = ArrayRecord({"w": Array(np.zeros(100))})
@@ -74,7 +79,7 @@ def server_app(rounds, played):
             played[name] = Selected(
                 FedAvg(fraction_evaluate=0.0),
                 Scheduler(make_policy(name), cohort_size=COHORT, seed=1),
-                latency=simulated("duration-s"),
+                latency=simulated(seconds),
             )
         for _ in range(rounds):
             for strategy in played.values():
@@ -84,20 +89,20 @@ def server_app(rounds, played):
 
 
 def measure(rounds, n_clients):
-    """Return the strategies of all arms after their rounds."""
+    """Return the strategies of all arms after their rounds, and who has which place."""
     os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
     os.environ["FLWR_HOME"] = tempfile.mkdtemp()
     from flwr.simulation import run_simulation
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    played = {}
+    played, places = {}, {}
     run_simulation(
-        server_app=server_app(rounds, played),
+        server_app=server_app(rounds, played, places),
         client_app=client_app(n_clients),
         num_supernodes=n_clients,
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
     )
-    return played
+    return played, places
 
 
 def rank_correlation(a, b):
@@ -106,16 +111,17 @@ def rank_correlation(a, b):
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def learned(strategy, truth):
-    """Return the rank correlation of the truth and what Pace expects of those it has heard."""
-    scheduler, heard = strategy.scheduler, strategy.participation
-    everybody = np.arange(len(scheduler.clients))
-    context = scheduler._context(scheduler.t, everybody, COHORT, COHORT)
-    seconds = dict(
-        zip(scheduler.clients, scheduler.policy.seconds(scheduler.state, context), strict=True)
+def learned(scheduler, truth):
+    """Return the rank correlation of what Pace expects of clients and the truth, by their names."""
+    clients = scheduler.clients
+    indices = np.array([scheduler._clients.index_of(client) for client in clients])
+    context = scheduler._context(scheduler.t, np.sort(indices), COHORT, COHORT)
+    expected = dict(
+        zip(np.sort(indices), scheduler.policy.seconds(scheduler.state, context), strict=True)
     )
-    known = [name for name in scheduler.clients if name in heard and name.isdecimal()]
-    return rank_correlation([seconds[name] for name in known], truth[[int(n) for n in known]])
+    known = [k for k, client in enumerate(clients) if client in truth]
+    ours = [expected[indices[k]] for k in known]
+    return len(known), rank_correlation(ours, [truth[clients[k]] for k in known])
 
 
 def main() -> None:
@@ -127,7 +133,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     start, cpu = time.perf_counter(), time.process_time()
-    played, truth = measure(args.rounds, args.clients), true_seconds(args.clients)
+    played, places = measure(args.rounds, args.clients)
+    medians = true_seconds(args.clients)
+    truth = {client: medians[place] for client, place in places.items()}
     warm = {
         name: np.mean([one.duration_s for one in strategy.rounds[WARM_UP:]])
         for name, strategy in played.items()
@@ -135,8 +143,9 @@ def main() -> None:
     result = {"machine": machine(), "rounds": args.rounds, "clients": args.clients}
     result |= {f"{name}_s": round(seconds, 2) for name, seconds in warm.items()}
     result["ratio"] = round(warm["pace"] / warm["random"], 3)
-    result["rank_correlation"] = round(learned(played["pace"], truth), 3)
-    result["heard"] = len(played["pace"].participation)
+    heard = {c: truth[c] for c, one in played["pace"].participation.items() if one.latencies_s}
+    result["heard"], correlation = learned(played["pace"].scheduler, heard)
+    result["rank_correlation"] = round(correlation, 3)
     result["wall_s"] = round(time.perf_counter() - start)
     result["cpu_s"] = round(time.process_time() - cpu)
     if args.json:

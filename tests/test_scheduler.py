@@ -408,3 +408,18 @@ def test_extreme_weights_keep_the_cohort_size():
         scheduler = Scheduler(WeightedRandom(), cohort_size=2)
         scheduler.join(list("abcd"), samples=[size] * 4)
         assert len(scheduler.select()) == 2
+
+
+def test_a_client_that_is_renamed_is_the_same():
+    scheduler = Scheduler(BSFL(), cohort_size=1)
+    scheduler.join(["ann", "bob"])
+    scheduler.leave(["bob"])
+    assert scheduler.select() == ["ann"]
+    assert scheduler.rename("ann", "eve")
+    scheduler.observe({"eve": 3.0})
+    assert (scheduler.clients, scheduler.outstanding) == (["eve"], [])
+    assert scheduler.state.memory.observed[0] == 1
+    assert scheduler.last_round.cohort == ("eve",)
+    assert not scheduler.rename("eve", "bob"), "somebody else's, though it has left"
+    with pytest.raises(UnknownClient):
+        scheduler.rename("ann", "zoe")

@@ -152,6 +152,16 @@ class ClientTable:
         self.n_members -= len(gone)
         self._roster = None
 
+    def rename(self, client: ClientId, name: ClientId) -> None:
+        """Give a client a name that nobody ever had."""
+        (new,) = self.clean([name])
+        index = self.index_of(client)
+        if new in self._index:
+            raise InvalidInput(f"a name must be new, got {checks.short(new)}, which is known")
+        self.ids = [*self.ids[:index], new, *self.ids[index + 1 :]]  # anew: see forget
+        del self._index[clean_id(client)]
+        self._index[new] = index
+
     def forget(self, kept: BoolArray) -> None:
         """Drop all clients that are not kept."""
         self.ids = list(compress(self.ids, kept.tolist()))  # anew: a save may be reading the old

@@ -157,6 +157,21 @@ class Scheduler(Monitored):
         self._clients.leave(clients, t=self.t + 1)
 
     @locked
+    def rename(self, client: ClientId, name: ClientId) -> bool:
+        """Call a client by another name, and keep all that is known of it.
+
+        Returns:
+            Whether that was possible: not if the name is, or was, that of another client.
+        """
+        if self._clients.known([name]):
+            return False
+        self._clients.rename(client, name)
+        if self.last_round is not None:
+            cohort = tuple(name if one == client else one for one in self.last_round.cohort)
+            self.last_round = replace(self.last_round, cohort=cohort)
+        return True
+
+    @locked
     def forget(self, clients: Iterable[ClientId]) -> None:
         """Take clients out of the fleet and forget what was learned of them.
 

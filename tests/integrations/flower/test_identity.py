@@ -11,7 +11,7 @@ from fake_federation import federation, start
 from fake_grid import FakeGrid, fleet
 from flwr.proto.node_pb2 import NodeInfo
 
-from bsfl import Scheduler, UniformRandom
+from bsfl import BSFL, Scheduler, UniformRandom
 from bsfl.errors import NotEnoughClients
 from bsfl.integrations.flower.app_source import has_query_handler
 from bsfl.integrations.flower.directory import Directory
@@ -86,7 +86,32 @@ def test_the_first_name_that_a_node_tells_is_its_own_for_good():
     start(selected, grid, rounds=2)
     nodes[101].tells = {"partition-id": 7}
     start(selected, grid, rounds=2)
-    assert selected.scheduler.clients == ["node-102", "0"]
+    assert selected.scheduler.clients == ["0", "node-102"]
+
+
+def test_what_was_learned_of_a_node_goes_with_it_to_its_name(tmp_path):
+    """It is no stranger once more; nobody is met twice."""
+    nodes = nameless(*[1.0] * 6)
+    for k, node in enumerate(nodes.values()):
+        node.tells = {"partition-id": k}
+    selected, grid = federation(
+        nodes, scheduler=Scheduler(BSFL(), cohort_size=2), state_path=tmp_path / "s"
+    )
+    start(selected, grid, rounds=3)
+    scheduler = selected.scheduler
+    assert sorted(scheduler.clients) == ["0", "1", "2", "3", "4", "5"]
+    assert scheduler.state.memory.observed.tolist() == [1] * 6
+    assert Scheduler.load(tmp_path / "s").clients == scheduler.clients
+
+
+def test_the_name_of_a_client_that_was_here_before_brings_it_back(tmp_path):
+    for first in (101, 201):
+        nodes = dict(zip((first, first + 1), nameless(1.0, 1.0).values(), strict=True))
+        for k, node in enumerate(nodes.values()):
+            node.tells = {"partition-id": k}
+        selected, grid = federation(nodes, state_path=tmp_path / "s")
+        start(selected, grid, rounds=2)
+        assert sorted(selected.scheduler.clients) == ["0", "1"]
 
 
 def test_an_app_with_a_query_handler_is_asked(monkeypatch):
@@ -395,7 +420,10 @@ def test_the_source_says_whether_queries_are_answered(source, found, tmp_path):
     assert has_query_handler(["/nowhere", str(tmp_path)]) is found
 
 
-@pytest.mark.parametrize("source", [None, "not python", "from mine.handlers import app"])
+UNTOLD = [None, "not python", "from mine.handlers import app", "app = client_app()"]
+
+
+@pytest.mark.parametrize("source", UNTOLD)
 def test_an_app_whose_source_does_not_say(source, tmp_path):
     (tmp_path / "pyproject.toml").write_text(APP)
     if source is not None:

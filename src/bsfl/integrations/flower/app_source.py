@@ -52,9 +52,19 @@ def _registers_query(file: Path, app: str) -> bool | None:
         return True
     owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     named = [node for node in nodes if isinstance(node, ast.Name) and node.id == app]
-    is_made_here = any(isinstance(node.ctx, ast.Store) for node in named)
+    is_made_here = any(_makes(node, app) for node in nodes)
     is_passed_on = any(isinstance(n.ctx, ast.Load) and id(n) not in owners for n in named)
     return False if is_made_here and not is_passed_on else None
+
+
+def _makes(node: ast.AST, app: str) -> bool:
+    """Return whether a node is `app = ClientApp(...)`; any other function may add handlers."""
+    if not (isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call)):
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    maker = node.value.func
+    name = maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", None)
+    return name == "ClientApp" and any(isinstance(t, ast.Name) and t.id == app for t in targets)
 
 
 def _is_plain_query(node: ast.AST, app: str) -> bool:

@@ -6,8 +6,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic
+
+from bsfl.integrations.flower.reading import held, values
 
 MOST_SAMPLES = 10**12
 """A client that claims more samples is not believed."""
@@ -46,13 +48,13 @@ class ContentCheck:
         return None if self.weight_key is None else self._fault(reply.content, self.weight_key)
 
     def _fault(self, content: RecordDict, weight_key: str) -> str | None:
-        records = list(content.array_records.values())
-        metrics = list(content.metric_records.values())
+        records = list(held(content, ArrayRecord).values())
+        metrics = list(held(content, MetricRecord).values())
         if self._is_train and len(records) != 1:
             return f"it has {len(records)} ArrayRecords instead of one"
         if len(metrics) != 1:
             return f"it has {len(metrics)} MetricRecords instead of one"
-        weight: Any = dict(metrics[0]).get(weight_key)
+        weight: Any = metrics[0].get(weight_key)
         if not isinstance(weight, int | float) or not 0 < weight <= MOST_SAMPLES:
             return f"its {weight_key} is {weight!r}"
         is_checked = self._is_train and self._are_arrays
@@ -62,11 +64,11 @@ class ContentCheck:
     def _fault_of(arrays: Mapping[str, Any]) -> str | None:
         for name, array in arrays.items():
             try:
-                numbers = array.numpy()
+                shape, numbers = values(array)
             except Exception as error:  # whatever the bytes of a stranger do to numpy
                 return f"array {name!r} cannot be read: {error}"
-            if numbers.shape != tuple(array.shape):
-                return f"array {name!r} has shape {numbers.shape} and claims {tuple(array.shape)}"
+            if shape != tuple(array.shape):
+                return f"array {name!r} has shape {shape} and claims {tuple(array.shape)}"
             if np.issubdtype(numbers.dtype, np.inexact) and not np.isfinite(numbers).all():
                 return f"array {name!r} holds values that are not finite"
         return None
@@ -90,18 +92,18 @@ class ContentCheck:
         }
 
     def _shape(self, content: RecordDict) -> Hashable:
-        arrays = {
+        shapes = {
             (record, name, tuple(array.shape) if self._are_arrays else None)
-            for record, held in content.array_records.items()
-            for name, array in held.items()
+            for record, arrays in held(content, ArrayRecord).items()
+            for name, array in arrays.items()
             if self._is_train
         }
         metrics = {
             (record, name, len(value) if isinstance(value, list) else None)
-            for record, held in content.metric_records.items()
-            for name, value in held.items()
+            for record, told in held(content, MetricRecord).items()
+            for name, value in told.items()
         }
-        return frozenset(arrays), frozenset(metrics)
+        return frozenset(shapes), frozenset(metrics)
 
 
 def aggregates_as_flower(strategy: type, method: str = "aggregate_train") -> bool:

@@ -1,13 +1,14 @@
 """How clients are named: what a node may be called, and where its name is found."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import Message
+from flwr.app import ConfigRecord, Message, MetricRecord
 
 from bsfl.clients import ClientId, clean_id
 from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.reading import held
 
 if TYPE_CHECKING:  # where it lives is Flower's own business
     from flwr.proto.node_pb2 import NodeInfo
@@ -33,8 +34,9 @@ def told_name(reply: Message, key: str) -> Any:
     """Return what a reply tells under a key, in one of its records; None if it does not."""
     if not reply.has_content():
         return None
-    told: list[dict[str, Any]] = [dict(r) for r in reply.content.config_records.values()]
-    told += [dict(r) for r in reply.content.metric_records.values()]
+    content = reply.content
+    told: list[Mapping[str, Any]] = list(held(content, ConfigRecord).values())
+    told += held(content, MetricRecord).values()
     return next((record[key] for record in told if key in record), None)
 
 

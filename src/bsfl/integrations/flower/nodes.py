@@ -131,7 +131,8 @@ class Nodes:
     def hear(self, node: int, reply: Message) -> tuple[ClientId, ClientId | None] | None:
         """Read in a reply who its sender is; return the name it had, and that it has now, if any.
 
-        Who went by a node id leaves as such, and joins under the name that is its own.
+        What was learned of a node goes with it to a name that is new. If it is that of a client
+        that was here before, the node leaves, and the client comes back.
         """
         key = self.directory.reply_key
         if key is None or not self.directory.may_tell(node):
@@ -140,8 +141,11 @@ class Nodes:
         if renamed is None:
             return None
         before, after = renamed
+        is_its = self.directory.holds(after, node)
+        if is_its and self.scheduler.rename(before, after):
+            return renamed
         self.scheduler.leave([before])
-        if not self.directory.holds(after, node):
+        if not is_its:
             return before, None
         self.scheduler.join([after])
         return before, after

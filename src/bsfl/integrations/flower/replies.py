@@ -5,13 +5,14 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from flwr.app import Message
+from flwr.app import Message, MetricRecord
 from flwr.common.constant import ErrorCode
 
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import number
+from bsfl.integrations.flower.reading import held
 from bsfl.records import LATENCY_RANGE, Outcome
 
 _LOG = logging.getLogger("flwr")
@@ -47,7 +48,8 @@ def metric(
     """Return a metric of a reply if one is wanted, is there, and is a number within limits."""
     if key is None:
         return None
-    found = (number(record.get(key), low, high) for record in reply.content.metric_records.values())
+    records = held(reply.content, MetricRecord).values()
+    found = (number(record.get(key), low, high) for record in records)
     return next((value for value in found if value is not None), None)
 
 

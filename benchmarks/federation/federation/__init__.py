@@ -1,0 +1,1 @@
+"""A Flower app that plays rounds under several schedulers in turn."""

@@ -6,6 +6,7 @@ import pytest
 
 from bsfl import Observation, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput
+from bsfl.monitor import read_journal
 
 
 def play(scheduler, rounds, fleet=range(9)):
@@ -34,6 +35,17 @@ def test_a_callback_that_fails_stops_nothing_and_is_reported_once(caplog):
     scheduler = Scheduler(UniformRandom(), cohort_size=2, on_round=[broken, records.append])
     play(scheduler, 5)
     assert len(records) == 5
+    assert sum("rounds go on" in message for message in caplog.messages) == 1
+
+
+def test_figures_that_fail_stop_nothing(caplog, tmp_path):
+    class Broken(UniformRandom):
+        def figures(self, state, context):
+            raise RuntimeError("no figure")
+
+    scheduler = Scheduler(Broken(), cohort_size=2, journal=tmp_path / "rounds.jsonl")
+    play(scheduler, 3)
+    assert [line["figures"] for line in read_journal(tmp_path / "rounds.jsonl")] == [{}] * 3
     assert sum("rounds go on" in message for message in caplog.messages) == 1
 
 

@@ -4,7 +4,8 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from bsfl import checks
@@ -40,7 +41,7 @@ class Events:
             journal = Journal(journal)
         self._journal = journal
         self._callbacks: list[OnRound] = callbacks
-        self._failed: set[int] = set()
+        self._failed: set[str] = set()
         self._available: list[Any] | None = None
 
     def __reduce__(self) -> tuple[type["Events"], tuple[()]]:
@@ -60,20 +61,32 @@ class Events:
         """Remember who was available in a round, where that is asked for."""
         self._available = available
 
-    def round(self, last: LastRound, ids: list[Any], figures: dict[str, float]) -> None:
-        """Tell of a round that is over."""
+    def round(
+        self, last: LastRound, ids: list[Any], figures: Callable[[], dict[str, float]]
+    ) -> None:
+        """Tell of a round that is over, with what the policy has found by then."""
         record = last.record(ids)
         if self._journal is not None:
-            self._journal.write(_round_entry(last, record, figures, self._available))
+            found: dict[str, float] = {}
+            with self._reported_once(figures):
+                found = figures()
+            self._journal.write(_round_entry(last, record, found, self._available))
         if _LOG.isEnabledFor(logging.INFO):
             _LOG.info("%s", _sentence(record), extra={"round": record})
-        for i, callback in enumerate(self._callbacks):
-            try:
+        for callback in self._callbacks:
+            with self._reported_once(callback):
                 callback(record)
-            except Exception:
-                if i not in self._failed:
-                    self._failed.add(i)
-                    _LOG.exception("on_round %s failed, rounds go on", checks.short(callback))
+
+    @contextmanager
+    def _reported_once(self, function: Callable[..., object]) -> Iterator[None]:
+        """Go on when a function of the user's own fails, and say so the first time."""
+        try:
+            yield
+        except Exception:
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            if name not in self._failed:
+                self._failed.add(name)
+                _LOG.exception("%s failed, rounds go on", name)
 
     def late(self, t: int, report: Report, ids: list[Any]) -> None:
         """Tell of answers to a round whose line is written."""

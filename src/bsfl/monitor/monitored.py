@@ -129,4 +129,4 @@ class Monitored:
             return
         self._last.is_told = True
         if self._events.is_heard:
-            self._events.round(self._last, self._clients.ids, self.figures())
+            self._events.round(self._last, self._clients.ids, self.figures)

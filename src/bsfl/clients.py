@@ -152,15 +152,16 @@ class ClientTable:
         self.n_members -= len(gone)
         self._roster = None
 
-    def rename(self, client: ClientId, name: ClientId) -> None:
-        """Give a client a name that nobody ever had."""
+    def rename(self, client: ClientId, name: ClientId) -> bool:
+        """Give a client a name that nobody ever had; return whether that is so."""
         (new,) = self.clean([name])
         index = self.index_of(client)
         if new in self._index:
-            raise InvalidInput(f"a name must be new, got {checks.short(new)}, which is known")
+            return False
         self.ids = [*self.ids[:index], new, *self.ids[index + 1 :]]  # anew: see forget
         del self._index[clean_id(client)]
         self._index[new] = index
+        return True
 
     def forget(self, kept: BoolArray) -> None:
         """Drop all clients that are not kept."""

@@ -163,13 +163,7 @@ class Scheduler(Monitored):
         Returns:
             Whether that was possible: not if the name is, or was, that of another client.
         """
-        if self._clients.known([name]):
-            return False
-        self._clients.rename(client, name)
-        if self.last_round is not None:
-            cohort = tuple(name if one == client else one for one in self.last_round.cohort)
-            self.last_round = replace(self.last_round, cohort=cohort)
-        return True
+        return self._clients.rename(client, name)
 
     @locked
     def forget(self, clients: Iterable[ClientId]) -> None:

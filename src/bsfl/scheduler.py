@@ -167,7 +167,8 @@ class Scheduler:
             return False
         self._clients.rename(client, name)
         if self.last_round is not None:
-            cohort = tuple(name if one == client else one for one in self.last_round.cohort)
+            cohort: tuple[Any, ...] = self.last_round.cohort
+            cohort = tuple(name if one == client else one for one in cohort)
             self.last_round = replace(self.last_round, cohort=cohort)
         return True
 

@@ -82,11 +82,12 @@ class Deployment:
         )
         self.wait(lambda: answers(f"http://{self.address}/health"), "the SuperLink")
 
-    def start_node(self, partition, n_partitions, **config):
-        """Start a SuperNode."""
+    def start_node(self, partition, n_partitions, number=None, **config):
+        """Start a SuperNode; its number here is its partition unless told."""
         told = {"partition-id": partition, "num-partitions": n_partitions, **config}
-        self.nodes[partition] = self.launch(
-            f"node-{partition}",
+        number = partition if number is None else number
+        self.nodes[number] = self.launch(
+            f"node-{number}",
             *("flower-supernode", "--insecure", "--superlink", self.address),
             *("--port", str(free_port())),
             *("--node-config", " ".join(f"{key}={value}" for key, value in told.items())),
@@ -134,9 +135,10 @@ class Probe:
         (self.app / "pyproject.toml").write_text(f"{head}[tool.flwr.app.config]\n{config}")
         self.out.touch()
 
-    def follow(self, strategies, order):
-        """Write the plan: settings by name, and the names in the order of their rounds."""
-        plan = {"strategies": strategies, "order": order, "out": str(self.out)}
+    def follow(self, strategies, order, n_rounds=1):
+        """Write the plan: settings by name, the names in their order, and rounds at a time."""
+        plan = {"strategies": strategies, "order": order, "n_rounds": n_rounds}
+        plan["out"] = str(self.out)
         self.plan.write_text(json.dumps(plan))
 
     def rounds(self, name=None):

@@ -135,6 +135,60 @@ def test_killed_nodes_and_servers_cost_a_deadline_and_no_knowledge(deployment, t
     assert (after.state.selected >= before.state.selected).all()
 
 
+def test_nodes_that_misbehave_spoil_nothing(deployment, tmp_path):
+    """One sends NaN, one fails, one is silent, one claims negative seconds, one has another's name."""
+    probe = Probe(tmp_path, slow_s=0.0, slow_share=0.0)
+    options = {"cohort_size": 5, "deadline_s": 60.0, "wait_s": 240.0, "latency": "reported"}
+    probe.follow({"pace": {"policy": "pace", **options}}, ["pace"], n_rounds=3)
+    deployment.start_superlink()
+    does = {1: {"does": "nan"}, 2: {"does": "fail"}, 3: {"does": "nothing"}, 4: {"claims-s": -5.0}}
+    for partition in range(5):
+        deployment.start_node(partition, 5, **does.get(partition, {}))
+    deployment.start_node(0, 5, number=5)
+    run = deployment.run(probe.app)
+    finish(deployment, run, probe, 2, patience_s=600.0)
+
+    first, second = probe.rounds()[:2]
+    assert sorted(first["cohort"]) == ["0", "1", "2", "3", "4"], "one node of the two called 0"
+    assert (sorted(first["kept"]), sorted(first["failed"])) == (["0", "4"], ["1", "2"])
+    assert first["timeouts"] == ["3"]
+    assert "not finite" in first["reasons"]["1"]
+    assert 0.0 < first["latencies"]["4"] <= first["duration_s"], "negative seconds are not believed"
+    assert first["is_finite"]
+    assert second["is_finite"]
+    assert "3" not in second["cohort"], "it is still busy"
+    log = (deployment.folder / "run.log").read_text()
+    assert "says that it is '0', as node" in log
+
+
+def test_a_node_that_is_killed_while_others_train_on(deployment, tmp_path):
+    """Without a barrier its place is given to another; it comes back as the same client."""
+    probe = Probe(tmp_path, slow_s=2.0, slow_share=1.0)
+    options = {"cohort_size": 3, "concurrency": 3, "buffer": 1, "deadline_s": 45.0, "wait_s": 240.0}
+    buffered = {"policy": "pace", "kind": "Buffered", **options}
+    probe.follow({"buffered": buffered}, ["buffered"], n_rounds=200)
+    deployment.start_superlink()
+    for partition in range(4):
+        deployment.start_node(partition, 4)
+    run = deployment.run(probe.app)
+    finish(deployment, run, probe, 4, patience_s=300.0)
+    deployment.kill_node(3)
+    n_killed = len(probe.rounds())
+    finish(deployment, run, probe, n_killed + 4, patience_s=240.0)
+    deployment.wait(
+        lambda: any("3" in note["timeouts"] + note["failed"] for note in probe.rounds()),
+        "the loss of the node",
+        240.0,
+    )
+    n_back = len(probe.rounds())
+    deployment.start_node(3, 4)
+    deployment.wait(
+        lambda: any("3" in note["kept"] for note in probe.rounds()[n_back:]),
+        "the restarted node",
+        300.0,
+    )
+
+
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="simulation needs ray")
 def test_a_simulation_of_a_thousand_clients(deployment):
     """The example as it stands, on Flower's simulation engine."""

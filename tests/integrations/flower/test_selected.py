@@ -62,9 +62,10 @@ def test_a_round(caplog):
     ],
     ids=lambda strategy: type(strategy).__name__,
 )
-def test_strategies_aggregate_as_without_it(strategy):
+def test_strategies_aggregate_as_without_it(strategy, caplog):
     """All clients train, so the wrapped and the plain strategy see the same replies."""
     selected, grid = federation(fleet(1.0, 2.0, 3.0), strategy=strategy, cohort_size=3)
+    caplog.set_level(logging.INFO, logger="flwr")
     wrapped = start(selected, grid, rounds=2)
 
     class Plain(FakeGrid):
@@ -73,11 +74,14 @@ def test_strategies_aggregate_as_without_it(strategy):
             self.clock.now += 10.0
             return self.pull_messages(ids)
 
+    n_lines = len(caplog.records)
+    caplog.clear()
     alone = type(strategy)(fraction_evaluate=0.0, **_prox(strategy))
     plain = start(alone, Plain(fleet(1.0, 2.0, 3.0), FakeClock()), rounds=2)
     assert np.allclose(wrapped.arrays["w"].numpy(), plain.arrays["w"].numpy())
     for t, metrics in plain.train_metrics_clientapp.items():
         assert {k: wrapped.train_metrics_clientapp[t][k] for k in metrics} == dict(metrics)
+    assert n_lines <= len(caplog.records) + 1 + 2, "one to begin with, one for each round"
 
 
 def _prox(strategy):

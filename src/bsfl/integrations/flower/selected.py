@@ -177,13 +177,15 @@ class Selected(StrategyAround):
         lines = ExchangeGrid(grid, train=self._train, evaluate=self._evaluate)
         saved = None if self._checkpoint is None else self._checkpoint.begin(strategy)
         self._n_before = 0 if saved is None else saved.server_round
+        n_played = len(self.rounds)
         result: Result
         try:
             with lent(strategy, {name: getattr(self, name) for name in HOOKS}):
                 result = resumed(strategy.start, saved, lines, *args, **kwargs)
-                return result
         finally:
             self._inner = {}
+        _add_numbers(result, self.rounds[n_played:])
+        return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -203,13 +205,13 @@ class Selected(StrategyAround):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Let the wrapped strategy aggregate; add the round's numbers to its metrics."""
+        """Let the wrapped strategy aggregate."""
         server_round += self._n_before
         arrays, metrics = self._aggregated("aggregate_train", server_round, replies)
         model = self._arrays if arrays is None else arrays
         if self._checkpoint is not None and model is not None:
             self._checkpoint.save(server_round, model, self.strategy)
-        return arrays, MetricRecord({**(metrics or {}), **self.rounds[-1].metrics()})
+        return arrays, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -259,6 +261,16 @@ class Selected(StrategyAround):
                 f"nothing else, differential privacy included: {PRIVACY_REASON}"
             )
         return self._run
+
+
+def _add_numbers(result: Any, rounds: Iterable[RoundSummary]) -> None:
+    """Add to a result what its rounds were like, once Flower has printed it line by line."""
+    if not isinstance(result, Result):  # of a start() that somebody wrote
+        return
+    history = result.train_metrics_clientapp
+    for played in rounds:
+        metrics = history.get(played.server_round, {})
+        history[played.server_round] = MetricRecord({**metrics, **played.metrics()})
 
 
 def _check_cyclic(strategy: Strategy, limits: Limits) -> None:

@@ -1,6 +1,9 @@
-"""The example's client, which claims whatever duration its node is configured to claim."""
+"""The example's client, which does whatever its node is configured to do."""
 
-from flwr.app import Context, Message
+import time
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from flower_app.client_app import train_here, who_am_i
@@ -11,8 +14,16 @@ app.query()(who_am_i)
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train as the example does, and lie about how long it took."""
+    """Train as the example does, and lie, fail or fall silent."""
+    does = context.node_config.get("does")
+    if does == "fail":
+        raise RuntimeError("as it was told")
+    if does == "nothing":
+        time.sleep(3600.0)
     reply = train_here(message, context)
     if "claims-s" in context.node_config:
         reply.content["metrics"]["duration-s"] = float(context.node_config["claims-s"])
+    if does == "nan":
+        w = reply.content["arrays"]["w"].numpy()
+        reply.content["arrays"] = ArrayRecord({"w": Array(np.full_like(w, np.nan))})
     return reply

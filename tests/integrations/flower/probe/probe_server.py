@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from bsfl.integrations.flower import Scheduler, Selected, make_policy
+from bsfl.integrations.flower import Buffered, Scheduler, Selected, make_policy
 from flower_app.task import N_FEATURES
 
 app = ServerApp()
@@ -17,22 +17,34 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Follow the plan: one training round for every name in its order."""
+    """Follow the plan: some training rounds, or versions, for every name in its order."""
     plan = json.loads(Path(context.run_config["plan"]).read_text())
-    strategies = {name: selected(**settings) for name, settings in plan["strategies"].items()}
+    strategies = {name: made(**settings) for name, settings in plan["strategies"].items()}
     arrays = ArrayRecord({"w": Array(np.zeros(N_FEATURES))})
     with Path(plan["out"]).open("a") as out:
         for name in plan["order"]:
             strategy = strategies[name]
-            result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=1)
+
+            def note(server_round: int, arrays: ArrayRecord, name=name, strategy=strategy) -> None:
+                if server_round > 0:
+                    is_finite = bool(np.isfinite(arrays["w"].numpy()).all())
+                    known = {"name": name, "t": strategy.scheduler.t, "is_finite": is_finite}
+                    print(json.dumps(known | asdict(strategy.rounds[-1])), file=out, flush=True)
+
+            result = strategy.start(
+                grid=grid, initial_arrays=arrays, num_rounds=plan["n_rounds"], evaluate_fn=note
+            )
             arrays = result.arrays or arrays
-            note = {"name": name, "t": strategy.scheduler.t, **asdict(strategy.rounds[-1])}
-            print(json.dumps(note), file=out, flush=True)
 
 
-def selected(
-    policy: str, cohort_size: int, settings: dict[str, object] | None = None, **options: object
-) -> Selected:
+def made(
+    policy: str,
+    cohort_size: int,
+    settings: dict[str, object] | None = None,
+    kind: str = "Selected",
+    **options: object,
+) -> Selected | Buffered:
     """Return FedAvg under a scheduler."""
     scheduler = Scheduler(make_policy(policy, **settings or {}), cohort_size=cohort_size, seed=3)
-    return Selected(FedAvg(fraction_evaluate=0.0), scheduler, **options)
+    strategy = Buffered if kind == "Buffered" else Selected
+    return strategy(FedAvg(fraction_evaluate=0.0), scheduler, **options)

@@ -36,7 +36,7 @@ def forged(path, change):
         ("ledger/late", np.array([99, 0, 0, 0, 0]), "counted in part"),
         ("ledger/failed", np.array([99, 0, 0, 0, 0]), "counted in part"),
         ("ledger/n_timed", np.array([99, 0, 0, 0, 0]), "counted in part"),
-        ("ledger/spread", np.array([1e90, 0, 0, 0, 0]), "wider than latencies can be"),
+        ("ledger/spread", np.array([1e90, 0, 0, 0, 0]), "spread holds inf, which cannot be"),
         ("ledger/log_latency", np.array([400.0, 0, 0, 0, 0]), "holds 400"),
     ],
 )

@@ -40,14 +40,14 @@ class Ledger(ClientState):
     """
 
     opportunity: FloatArray = per_client(0.0, low=0.0, high=checks.LARGEST)
-    answered: IntArray = per_client(0)
-    missed: IntArray = per_client(0)
-    late: IntArray = per_client(0)
-    failed: IntArray = per_client(0)
-    last_chosen: IntArray = per_client(0)
-    n_timed: IntArray = per_client(0)
-    log_latency: FloatArray = per_client(0.0, low=-WIDEST, high=WIDEST)
-    spread: FloatArray = per_client(0.0, low=0.0)
+    answered: IntArray = per_client(0, narrow=True)
+    missed: IntArray = per_client(0, narrow=True)
+    late: IntArray = per_client(0, narrow=True)
+    failed: IntArray = per_client(0, narrow=True)
+    last_chosen: IntArray = per_client(0, narrow=True)
+    n_timed: IntArray = per_client(0, narrow=True)
+    log_latency: FloatArray = per_client(0.0, low=-WIDEST, high=WIDEST, narrow=True)
+    spread: FloatArray = per_client(0.0, low=0.0, narrow=True)
     n_answered: int = 0
     n_missed: int = 0
     last_chance: float = number(PRIOR[0] / sum(PRIOR), low=0.01, high=1.0)

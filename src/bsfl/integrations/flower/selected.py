@@ -269,7 +269,7 @@ def _add_numbers(result: Any, rounds: Iterable[RoundSummary]) -> None:
         return
     history = result.train_metrics_clientapp
     for played in rounds:
-        metrics = history.get(played.server_round, {})
+        metrics: Any = history.get(played.server_round, {})
         history[played.server_round] = MetricRecord({**metrics, **played.metrics()})
 
 

@@ -1,6 +1,6 @@
 """Rounds of a real federation: a SuperLink and six SuperNodes on this machine.
 
-    python benchmarks/flower_federation.py FOLDER [--rounds N] [--scale X] [--report]
+    python benchmarks/flower_federation.py FOLDER [--rounds N] [--scale X] [--arms A ...] [--report]
 
 Clients sleep 0.8, 1.6, 3.2, 6, 10 and 16 seconds (times X), two train in a round. Four arms take
 turns in one run: random selection, Pace, Pace with invite="auto", and Buffered with Pace, which
@@ -19,19 +19,19 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-APP = HERE / "federation"
-sys.path[:0] = [str(APP), str(HERE.parent / "tests" / "integrations" / "flower")]
+sys.path.insert(0, str(Path(__file__).parent / "federation"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "integrations" / "flower"))
+from deployment import Deployment
+from federation.server import ARMS, COHORT, played
 
+APP = Path(__file__).parent / "federation"
 DELAYS_S = (0.8, 1.6, 3.2, 6.0, 10.0, 16.0)
 ROUNDS = 30
 PATIENCE_S = 6 * 3600.0
 
 
-def run_all(folder, rounds, scale):
-    """Start the federation and wait until all arms have played."""
-    from deployment import Deployment
-
+def run_all(folder, rounds, scale, arms):
+    """Start the federation and wait until these arms have played."""
     logs = folder / time.strftime("logs-%H%M%S")
     logs.mkdir()
     app = shutil.copytree(APP, logs / "app", ignore=shutil.ignore_patterns("__pycache__"))
@@ -39,7 +39,8 @@ def run_all(folder, rounds, scale):
         deployment.start_superlink()
         for k, delay_s in enumerate(DELAYS_S):
             deployment.start_node(k, len(DELAYS_S), **{"delay-s": scale * delay_s})
-        run = deployment.run(app, "-c", f'folder="{folder}" rounds={rounds}')
+        config = f'folder="{folder}" rounds={rounds} arms="{" ".join(arms)}"'
+        run = deployment.run(app, "-c", config)
         deployment.wait(lambda: run.poll() is not None, "the end", PATIENCE_S)
 
 
@@ -56,8 +57,6 @@ def interval(ours, theirs, n_draws=20_000):
 
 def report(folder):
     """Print mean rounds, their ratios to random's, and who took part how often."""
-    from federation.server import ARMS, COHORT, played
-
     base = [one["duration_s"] for one in played(folder, "random")]
     print(
         f"{'arm':9} rounds  mean s  of random's (95 %)     s/update  late  answers used, by client"
@@ -84,12 +83,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each arm")
     parser.add_argument("--scale", type=float, default=1.0, help="of the delays")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS, help="default: all")
     parser.add_argument("--report", action="store_true", help="run nothing")
     args = parser.parse_args()
     folder = args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if not args.report:
-        run_all(folder, args.rounds, args.scale)
+        run_all(folder, args.rounds, args.scale, args.arms)
     report(folder)
 
 

@@ -24,10 +24,10 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     folder, rounds = Path(context.run_config["folder"]), context.run_config["rounds"]
-    arms = {name: strategy(name, folder) for name in ARMS}
+    arms = {name: strategy(name, folder) for name in context.run_config["arms"].split()}
     for name, until in turns(rounds):
         n_left = until - len(played(folder, name))
-        if n_left <= 0:
+        if name not in arms or n_left <= 0:
             continue
         play(arms[name], n_left, grid, folder / f"{name}.jsonl")
         if name in ("invite", "buffered"):

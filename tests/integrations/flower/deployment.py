@@ -90,7 +90,7 @@ class Deployment:
             f"node-{number}",
             *("flower-supernode", "--insecure", "--superlink", self.address),
             *("--port", str(free_port())),
-            *("--node-config", " ".join(f"{key}={value}" for key, value in told.items())),
+            *("--node-config", " ".join(f"{key}={json.dumps(it)}" for key, it in told.items())),
         )
 
     def kill_node(self, partition):

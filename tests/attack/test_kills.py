@@ -15,7 +15,7 @@ from bsfl.errors import FileInUse
 
 KILLS, BACKGROUND_KILLS, SAVES_OF_TWO = 500, 300, 300
 FEW = 8
-LONGEST_S = 1_300
+LONGEST_S = 7_300
 PLANTED = ".s.bsfl.0123456789abcdef.tmp"
 """What a temporary file of s.bsfl may be called."""
 TOO_SMALL = 4096

@@ -18,6 +18,11 @@ from bsfl import Observation, Pace, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput
 from bsfl.monitor import Journal, read_journal
 
+pytestmark = [  # children here run nothing that has threads, whatever other tests have imported
+    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
+
 
 @pytest.fixture
 def path(tmp_path):

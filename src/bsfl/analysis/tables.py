@@ -1,11 +1,12 @@
 """Tables as text, whoever prints them: the terminal, a page or a Markdown file."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bsfl.analysis.metrics import METRICS
 from bsfl.analysis.statistics import Interval
 from bsfl.analysis.summary import Summary
+from bsfl.frame import Better, best_rows
 
 TERMINAL = ("selection", "training", "podium")
 RANKED = ("leaderboard", "podium")
@@ -14,19 +15,45 @@ RANKED = ("leaderboard", "podium")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of text: the first column holds names, the others numbers."""
+    """A table of text: the first column holds names, the others numbers.
+
+    Attributes:
+        title: What it shows.
+        columns: Their titles.
+        rows: Cells by row.
+        note: What else to know.
+        better: Which way is better, by title of a column; the best of such a column is marked.
+        about: What a column is in everyday words, by its title.
+        aside: Rows that do not compete for the best, such as that of a policy that knows the truth.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    better: Mapping[str, Better] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+    aside: Collection[int] = ()
+
+    def best(self) -> list[set[int]]:
+        """Return for every column the rows with its best number."""
+        return [
+            best_rows([row[i] for row in self.rows], self.better.get(column), self.aside)
+            for i, column in enumerate(self.columns)
+        ]
 
     def markdown(self) -> str:
-        """Return the table as Markdown, under its title."""
+        """Return the table as Markdown, under its title; the best of a column is bold."""
+        best = self.best()
+        marked = [
+            [f"**{cell}**" if i in best[j] else cell for j, cell in enumerate(row)]
+            for i, row in enumerate(self.rows)
+        ]
         rule = ["---", *["---:"] * (len(self.columns) - 1)]
-        lines = ["| " + " | ".join(line) + " |" for line in (self.columns, rule, *self.rows)]
-        parts = (f"### {self.title}", "\n".join(lines), self.note)
-        return "\n\n".join(filter(None, parts))
+        lines = ["| " + " | ".join(line) + " |" for line in (self.columns, rule, *marked)]
+        about = "; ".join(f"{column}: {words}" for column, words in self.about.items())
+        note = "\n".join(filter(None, (about, self.note)))
+        return "\n\n".join(filter(None, (f"### {self.title}", "\n".join(lines), note)))
 
 
 def table_of(title: str, rows: Sequence[Mapping[str, str | Interval | None]]) -> Table:
@@ -47,10 +74,9 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
     """Return one row per policy and one column per metric that this view shows; see Metric."""
     known = {key for found in summary.policies.values() for key in found}
     shown = [m for m in METRICS.values() if m.key in known and view in f"{m.wide} {m.short}"]
-    about = [f"{metric.title}: {metric.about}" for metric in shown]
-    if view in TERMINAL:
-        about = ["times are virtual; report.html says what the columns are"]
-    about += ["*: is told the true speeds"] * bool(summary.told)
+    is_brief = view in TERMINAL
+    notes = ["times are virtual; report.html says what the columns are"] * is_brief
+    notes += ["*: is told the true speeds"] * bool(summary.told)
     rows = []
     for label in summary.ranked() if view in RANKED else summary.policies:
         cells = [summary.text(label, m.key, wide=view in m.wide) for m in shown]
@@ -59,5 +85,8 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
         title=summary.title,
         columns=["policy", *(metric.title for metric in shown)],
         rows=rows,
-        note="\n".join(filter(None, ("; ".join(about), note))),
+        note="\n".join(filter(None, ("; ".join(notes), note))),
+        better={metric.title: metric.better for metric in shown if metric.better},
+        about={} if is_brief else {metric.title: metric.about for metric in shown},
+        aside=[i for i, row in enumerate(rows) if row[0].endswith(" *")],
     )

@@ -9,7 +9,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bsfl.report.plots import GREY, PAPER, Bars, Heat, Line, Look, Mark, Panel, Plot, Points, Rule
+from bsfl.report.plots import (
+    GREY,
+    PAPER,
+    Bars,
+    Heat,
+    Line,
+    Look,
+    Mark,
+    Panel,
+    Plot,
+    Points,
+    Rule,
+    some,
+)
 
 PANEL_INCHES = 5.5, 4.2
 LEGEND_COLUMNS = 6
@@ -74,8 +87,8 @@ def plain(text: str) -> str:
 
 def _draw_panel(axes: Axes, panel: Panel, plot: Plot) -> None:
     bars = [mark for mark in panel.marks if isinstance(mark, Bars)]
-    for mark in panel.marks:
-        _draw_mark(axes, mark, plot.look(mark))
+    for place, mark in enumerate(plot.in_order(panel)):
+        _draw_mark(axes, mark, plot.look(mark), place)
     if bars:
         _draw_bars(axes, bars, plot)
     axes.set(xlabel=plain(panel.x), ylabel=plain(panel.y), title=plain(panel.title))
@@ -86,6 +99,8 @@ def _draw_panel(axes: Axes, panel: Panel, plot: Plot) -> None:
             axis.set_major_formatter(_thousands)
         if name in panel.starts_at_0:
             axes.set(**{f"{name}lim": (0, None)})
+        if limits := getattr(panel, f"{name}_range"):
+            axes.set(**{f"{name}lim": limits})
     if not panel.has_axes:
         axes.set_aspect("equal")
         axes.axis("off")
@@ -95,23 +110,26 @@ def _thousands(value: float, _: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
-def _draw_mark(axes: Axes, mark: Mark, look: Look) -> None:
+def _draw_mark(axes: Axes, mark: Mark, look: Look, place: int) -> None:
     """Draw a mark that stands alone; see _draw_bars for the others."""
+    front = 2.0 + 0.01 * place  # what comes later covers what came before
     marker: Any = look.marker[PAPER]
     label = plain(mark.label)
     match mark:
         case Line():
             own: Any = {"color": look.colour, "ls": look.dash[PAPER], "label": label}
-            own |= {"marker": marker, "ms": 4} if mark.has_markers else {}
-            own |= {"lw": 1.0} if mark.is_grey else {}
+            own |= {"lw": 1.0 if mark.is_grey else 2.4 if look.is_ours else 1.5, "zorder": front}
+            own |= {"marker": marker, "ms": 4} if not mark.is_grey or mark.has_markers else {}
+            own |= {} if mark.has_markers else {"markevery": some(len(mark.x), place)}
             axes.plot(mark.x, mark.y, **own)
             if mark.half is not None:
                 low, high = mark.y - mark.half, mark.y + mark.half
-                axes.fill_between(mark.x, low, high, color=look.colour, alpha=0.2, lw=0)
+                faint: Any = {"alpha": 0.2 if look.is_ours else 0.1, "lw": 0, "zorder": front - 1}
+                axes.fill_between(mark.x, low, high, color=look.colour, **faint)
         case Points():
             c: Any = look.colour if mark.value is None else mark.value
-            marker, size = ("*", 200) if mark.is_star else (marker, 45)
-            dots = axes.scatter(mark.x, mark.y, c=c, s=size, marker=marker, zorder=3)
+            marker, size = ("*", 200) if mark.is_star else (marker, 70 if look.is_ours else 45)
+            dots = axes.scatter(mark.x, mark.y, c=c, s=size, marker=marker, zorder=front + 1)
             if mark.value is None:
                 dots.set_label(label)
             elif axes.figure:
@@ -122,7 +140,7 @@ def _draw_mark(axes: Axes, mark: Mark, look: Look) -> None:
             axes.pcolormesh(np.arange(len(mark.names)), mark.y, mark.value)
         case Rule():
             line = axes.axvline if mark.is_upright else axes.axhline
-            line(mark.at, color=look.colour, lw=1.2, label=label or None)
+            line(mark.at, color=look.colour, lw=1.2, ls="--", label=label or None)
 
 
 def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:

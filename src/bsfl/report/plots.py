@@ -6,30 +6,40 @@ that label in every panel of the plot; a grey one is there for orientation.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bsfl.analysis.statistics import band
+from bsfl.policies import POLICIES
 from bsfl.records import FloatArray
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
-# Okabe and Ito's palette without yellow, which vanishes on white, and three of Tol's
+# Every colour can be told from white and from near-black (contrast at least 3), so that one figure
+# serves paper, day and night; the first two are ours
 COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
-    *("#882255", "#999933", "#44AA99"),
+    *("#D55E00", "#0072B2", "#009E73", "#C25F93", "#B07A00", "#2E86D0", "#8E5BC8"),
+    *("#9A6324", "#7F8420", "#0F8B8D", "#C2355B", "#5C6BD8", "#3D8F2E"),
 )
 GREY = "#808080"
 # ways to draw a line and shapes of points, by their names on paper and on the page
 DASHES = (("-", "solid"), ("--", "dash"), ("-.", "dashdot"), (":", "dot"))
 MARKERS = (
     *(("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up")),
-    *(("v", "triangle-down"), ("<", "triangle-left"), (">", "triangle-right"), ("P", "cross")),
-    *(("p", "pentagon"), ("h", "hexagon"), ("X", "x"), ("d", "diamond-tall"), ("8", "octagon")),
-    ("*", "star"),
+    *(("v", "triangle-down"), ("<", "triangle-left"), (">", "triangle-right")),
+    *(("p", "pentagon"), ("h", "hexagon"), ("*", "star"), ("P", "cross")),
 )
+N_MARKERS = 8
+"""Points of a curve that have a marker, by which a policy can be told from others of its colour."""
+OURS = ("pace", "bsfl")
+"""The policies of this library, which are drawn in front."""
+POLICY_LOOKS = {
+    name: i for i, name in enumerate((*OURS, *(name for name in POLICIES if name not in OURS)))
+}
+"""Which look a policy has, in every figure."""
 PAPER, PAGE = 0, 1
 
 
@@ -39,6 +49,15 @@ class Look(NamedTuple):
     colour: str
     dash: tuple[str, str]
     marker: tuple[str, str]
+    is_ours: bool = False
+
+    @classmethod
+    def of(cls, i: int, *, is_grey: bool = False, is_ours: bool = False) -> "Look":
+        """Return the i-th look; colours, dashes and markers repeat after different numbers."""
+        colour = GREY if is_grey else COLOURS[i % len(COLOURS)]
+        # what is ours is solid; what is not never is, so that it cannot be taken for ours
+        dash = DASHES[0] if is_ours else DASHES[i % len(DASHES)]
+        return cls(colour, dash, MARKERS[i % len(MARKERS)], is_ours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +127,10 @@ Mark = Line | Points | Bars | Heat | Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Marks on common axes; `starts_at_0` says which axes ("x", "y", "xy") do."""
+    """Marks on common axes; `starts_at_0` says which axes ("x", "y", "xy") do.
+
+    A range cuts an axis to where the difference is.
+    """
 
     x: str = ""
     y: str = ""
@@ -117,18 +139,28 @@ class Panel:
     log: str = ""
     starts_at_0: str = ""
     has_axes: bool = True
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A figure: the name of its file, what it answers (for the page), and panels row by row.
+    """A figure: panels row by row.
 
-    The title is for paper; a plot that is not `on_paper` is on the page alone.
+    Attributes:
+        name: Of its files.
+        question: What it answers; the heading on the page.
+        caption: How to read it.
+        panels: Row by row on paper; on a page as many beside each other as there is room for.
+        title: On paper.
+        n_columns: On paper.
+        on_paper: Whether there is a file of its own.
     """
 
     name: str
     caption: str
     panels: Sequence[Panel]
+    question: str = ""
     title: str = ""
     n_columns: int = 2
     on_paper: bool = True
@@ -140,19 +172,45 @@ class Plot:
         return -(-len(self.panels) // columns), columns
 
     def look(self, mark: Mark) -> Look:
-        """Return how a mark is drawn: the i-th label has the i-th colour, dash and marker."""
-
-        def is_grey(one: Mark) -> bool:
-            return getattr(one, "is_grey", False)
-
-        alike = [m for panel in self.panels for m in panel.marks if is_grey(m) == is_grey(mark)]
+        """Return how a mark is drawn: a policy as in every figure, others in their order."""
+        is_grey = _is_grey(mark)
+        if not is_grey and mark.label in POLICY_LOOKS:
+            return Look.of(POLICY_LOOKS[mark.label], is_ours=mark.label in OURS)
+        alike = [m for panel in self.panels for m in panel.marks if _is_grey(m) == is_grey]
         labels = list(dict.fromkeys(m.label for m in alike if m.label))
-        i = labels.index(mark.label) if mark.label else 0
-        colour = GREY if is_grey(mark) else COLOURS[i % len(COLOURS)]
-        return Look(colour, DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
+        taken = [] if is_grey else [POLICY_LOOKS[k] for k in labels if k in POLICY_LOOKS]
+        free = (i for i in count() if i not in taken)
+        others = [k for k in labels if is_grey or k not in POLICY_LOOKS]
+        i = dict(zip(others, free, strict=False)).get(mark.label, 0)
+        return Look.of(i, is_grey=is_grey)
+
+    def in_order(self, panel: Panel) -> list[Mark]:
+        """Return the marks of a panel from back to front: what is grey, the others, ours."""
+
+        def depth(mark: Mark) -> int:
+            if _is_grey(mark):
+                return 0
+            is_star = isinstance(mark, Points) and mark.is_star
+            return 3 if is_star else 1 + self.look(mark).is_ours * (1 + (mark.label == OURS[0]))
+
+        return sorted(panel.marks, key=depth)
+
+
+def _is_grey(mark: Mark) -> bool:
+    return getattr(mark, "is_grey", False)
 
 
 def curve(label: str, x: Numbers, runs: FloatArray) -> Line:
     """Return the mean over seeds, [seed, x], with its 95 % band."""
     mean, half = band(runs)
     return Line(label=label, x=x, y=mean, half=half if np.isfinite(half).all() else None)
+
+
+def some(n: int, place: int) -> list[int]:
+    """Return the few of n points that get a marker; each place in a panel has others.
+
+    >>> some(16, 0), some(16, 2), some(1, 0), some(0, 0)
+    ([0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15], [0], [])
+    """
+    start = (place % 4 + 0.5) / 4
+    return sorted({int((i + start) * n / N_MARKERS) for i in range(N_MARKERS)}) if n else []

@@ -286,7 +286,7 @@ def fine_value(content, dice):
         fresh = [dice.choice([0.0, top, dice.random() * top, -top]) for _ in range(array.size)]
         content.put(i, np.array(fresh, array.dtype).reshape(array.shape))
     elif array.dtype.kind == "i":
-        top = dice.choice([1, 10**6, 10**15, 2**31 - 1])
+        top = min(dice.choice([1, 10**6, 10**15, 2**31 - 1]), np.iinfo(array.dtype).max)
         fresh = [dice.choice([0, top, dice.randrange(top)]) for _ in range(array.size)]
         content.put(i, np.array(fresh, array.dtype).reshape(array.shape))
 
@@ -341,7 +341,8 @@ def hostile(content, dice):
     for _ in range(dice.choice([1, 1, 1, 2, 3])):
         change = dice.choice(MUTATIONS)
         try:
-            change(content, dice)
+            with np.errstate(over="ignore"):  # what a narrow array cannot hold becomes infinite
+                change(content, dice)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             continue  # an earlier change has left nothing to change here
         done.append(change.__name__)

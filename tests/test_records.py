@@ -24,3 +24,18 @@ def test_bad_observations(settings, message):
     with pytest.raises(InvalidInput, match=message):
         Observation(**settings)
     Observation(outcome="failed")
+
+
+def test_parts_of_a_large_fleet_add_up_to_the_whole():
+    x, y = np.arange(2.0 * PART + 1), np.arange(2 * PART + 1)[::-1]
+    sizes = []
+
+    def compute(x, y):
+        sizes.append(len(x))
+        return np.sqrt(x) + y
+
+    assert np.array_equal(in_parts(compute, x, y), np.sqrt(x) + y)
+    assert sizes == [PART, PART, 1]
+    whole = np.sqrt(x) + y
+    in_parts(compute, x, y, out=x)
+    assert np.array_equal(x, whole)

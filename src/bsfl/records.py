@@ -1,6 +1,6 @@
 """The frozen records that cross the borders between rooms."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, get_args
@@ -33,6 +33,24 @@ def pick(array: Numbers, clients: IntArray) -> Numbers:
     if len(clients) == len(array):
         return array
     return array[clients]  # type: ignore[return-value]
+
+
+PART = 16384
+"""So many clients are looked at in one go: what is computed of them stays in a core's cache."""
+
+
+def in_parts(
+    compute: Callable[..., FloatArray], *arrays: npt.NDArray[Any], out: FloatArray | None = None
+) -> FloatArray:
+    """Return compute(*arrays), which looks at each client alone, part by part.
+
+    In a large fleet most of the time would go into memory for what is computed on the way.
+    """
+    result = np.empty(len(arrays[0])) if out is None else out
+    for start in range(0, len(result), PART):
+        own = slice(start, start + PART)
+        result[own] = compute(*(array[own] for array in arrays))
+    return result
 
 
 LARGEST_LOSS = 1e12

@@ -130,9 +130,10 @@ def judge(
     expected, leverage = _predicted(state, x)
     own = max(total - noise, 1e-3 * total)
     prior = own + total * leverage
-    sigma2 = (SHRINKAGE * noise + stats.spread) / (SHRINKAGE + np.maximum(stats.count - 1, 0.0))
-    trust = prior / (prior + sigma2 / np.maximum(stats.count, 1e-12))
-    trust = np.where(stats.count > 0, trust, 0.0)
+    n = stats.count.astype(np.float64)
+    sigma2 = (SHRINKAGE * noise + stats.spread) / (SHRINKAGE + np.maximum(n - 1.0, 0.0))
+    n *= prior
+    trust = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
     mean = expected + trust * (stats.mean - expected)
     return Posterior(mean, (1 - trust) * prior, np.sqrt(sigma2))
 

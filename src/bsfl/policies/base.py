@@ -72,8 +72,8 @@ def checked_cohort(policy: Policy, context: RoundContext, cohort: Any) -> IntArr
     chosen = np.unique(np.asarray(cohort, dtype=np.int64))
     most = min(context.cohort_size, len(context.available))
     least = min(1, most) if getattr(policy, "chooses_fewer", False) else most
-    known = np.isin(chosen, context.available, assume_unique=True)
-    if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or not known.all():
+    first, after = (np.searchsorted(context.available, chosen, side) for side in ("left", "right"))
+    if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or np.any(first == after):
         n_wanted = most if least == most else f"{least} to {most}"
         raise InvalidInput(
             f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"

@@ -1,16 +1,17 @@
 """Pace: the cohort that teaches most per second."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.estimation import evenness, lognormal
 from bsfl.estimation.averages import Selections, believed_latency
-from bsfl.estimation.memory import Lasting, LastingState
+from bsfl.estimation.memory import ClientStats, Lasting, LastingState
 from bsfl.policies.base import top_m
-from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, pick
+from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, in_parts, pick
 from bsfl.solvers import Choice, solve_exact
 from bsfl.state import number
 
@@ -101,11 +102,10 @@ class Pace:
         available, n = context.available, context.cohort_size
         if len(available) <= n:
             return Choice(cohort=available, available=available)
-        fair = context.fair(available, len(state.selected))
-        served = state.served(available) + VAIN * pick(state.late, available)
-        value = np.log((fair + 1.0) / (served + 1.0))
-        value = np.exp(self.exponent(state) * (value + state.usual))
+        fair = np.broadcast_to(context.fair(available, len(state.selected)), len(available))
+        chances = fair, pick(state.selected, available), pick(state.late, available)
         if not (state.gain and state.time_s):  # no answer yet, so a second has no price
+            value = in_parts(partial(self._value, state, 0.0), *chances)
             return Choice(
                 cohort=available[top_m(value, n, rng)],
                 available=available,
@@ -117,14 +117,15 @@ class Pace:
         seconds = self.seconds(state, context)
         price = max(state.gain / state.time_s, CHEAPEST)
         longest = price * seconds.max()  # what the longest wait costs
-        if 2.0 * HEARD * np.max(fair) > 1.0:
-            # a whole cohort of unheard clients is worth the longest wait, a single one is not
-            unheard = np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0)
-            value += unheard * (longest / context.quota)
+        # a whole cohort of unheard clients is worth the longest wait, a single one is not
+        unheard = longest / context.quota if 2.0 * HEARD * np.max(fair) > 1.0 else 0.0
+        value = in_parts(partial(self._value, state, unheard), *chances)
         if self.least_share:
-            owed = np.maximum(self.least_share * fair - served, 0.0)
+            owed = np.maximum(self.least_share * fair - in_parts(_served, *chances[1:]), 0.0)
             value += owed * (n * value.max() + longest)
-        value += 1e-9 * value.max() * rng.random(len(value), dtype=np.float32)  # ties at random
+        tie = 1e-9 * value.max()  # at random
+        draws = rng.random(len(value), dtype=np.float32)
+        in_parts(lambda own, draw: own + tie * draw, value, draws, out=value)
         u, alpha = np.negative(seconds, out=seconds), context.quota / price
         return Choice(
             cohort=available[solve_exact(u, value, n, alpha=alpha)],
@@ -164,6 +165,20 @@ class Pace:
         price = state.gain / state.time_s if state.time_s else 0.0
         return {"evenness": self.exponent(state), "price_of_a_second": price}
 
+    def _value(
+        self, state: PaceState, unheard: float, fair: FloatArray, selected: IntArray, late: IntArray
+    ) -> FloatArray:
+        """Return v_k = ((e_k + 1) / (c_k + 1))^f, counted from the usual participation.
+
+        Who was not heard for long is worth up to `unheard` more.
+        """
+        served = _served(selected, late)
+        value = np.log((fair + 1.0) / (served + 1.0))
+        value = np.exp(self.exponent(state) * (value + state.usual))
+        if unheard:
+            value += np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0) * unheard
+        return np.asarray(value)
+
     def exponent(self, state: PaceState) -> float:
         """Return f."""
         return evenness.exponent(state.trend) if self.evenness is None else self.evenness
@@ -172,10 +187,14 @@ class Pace:
         """Return tau_k of the available clients: how long each may take, at best."""
         clients = context.available
         stats = MEMORY.recall(state.memory, clients, context.t)
-        posterior = lognormal.judge(state.population, clients, stats, context.roster)
-        seconds = posterior.quantile(QUANTILE)
-        seconds -= OPTIMISM * np.sqrt(posterior.variance)
-        np.exp(np.clip(seconds, *lognormal.LOG_RANGE, out=seconds), out=seconds)
+
+        def judged(clients: IntArray, *stats: Any) -> FloatArray:
+            own = ClientStats(*stats)
+            posterior = lognormal.judge(state.population, clients, own, context.roster)
+            log_s = posterior.quantile(QUANTILE) - OPTIMISM * np.sqrt(posterior.variance)
+            return np.asarray(np.exp(np.clip(log_s, *lognormal.LOG_RANGE, out=log_s), out=log_s))
+
+        seconds = in_parts(judged, clients, stats.answers, stats.count, stats.mean, stats.spread)
         unmet = stats.answers == 0
         if unmet.any():
             silent = unmet & (pick(state.selected, clients) > 0)
@@ -210,3 +229,8 @@ class Pace:
             state.round_s = max(longest, state.round_s)
         elif kept.any():  # a round that others overtook; its answers may come one by one
             state.time_s += longest * min(1.0, len(waited) / m)
+
+
+def _served(selected: IntArray, late: IntArray) -> FloatArray:
+    """Return c_k, with half of the answers that came too late."""
+    return np.asarray((selected - late) + VAIN * late)

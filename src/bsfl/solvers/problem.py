@@ -47,7 +47,8 @@ def check_problem(
     checks.at_least("alpha", alpha, 0.0)
     if not u.min() > -np.inf:  # a NaN anywhere makes the minimum NaN
         raise InvalidInput("u must hold no NaN and no -inf")
-    if not np.isfinite(float(alpha) * float(np.abs(g).max()) * len(g)):
+    largest = np.maximum(g.max(), -g.min())
+    if not np.isfinite(float(alpha) * float(largest) * len(g)):
         raise InvalidInput("g must hold finite numbers, also when multiplied by alpha")
     return u, g
 

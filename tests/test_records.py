@@ -1,9 +1,11 @@
 """What an Observation accepts."""
 
+import numpy as np
 import pytest
 
 from bsfl import Observation
 from bsfl.errors import InvalidInput
+from bsfl.records import PART, in_parts
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,17 @@ def optional_module(name: str) -> Any:
         return importlib.import_module(name)
 
 
+def data_frame(rows: Any, columns: Iterable[str] | None = None) -> Any:
+    """Return rows (dicts, or columns by name) as a pandas DataFrame."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ModuleNotFoundError:
+        raise MissingExtra(
+            "a data frame needs pandas, which is not installed; run: pip install pandas"
+        ) from None
+    return pandas.DataFrame(rows, columns=None if columns is None else list(columns))
+
+
 def in_parallel(
     function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, jobs: int
 ) -> Any:

@@ -75,11 +75,16 @@ class Registry(Mapping[str, T]):
         found = entry_points(group=self.group) if self.group else ()
         return {point.name: point for point in found if point.name not in self.known}
 
-    def find(self, name: str) -> T:
-        """Return the thing with a name; an unknown one is an error that names the nearest."""
-        if not isinstance(name, str) or name not in self:
+    def find(self, name: str | T) -> T:
+        """Return the thing with a name; an unknown one is an error that names the nearest.
+
+        Where a thing is something to call, it may stand for its own name.
+        """
+        if isinstance(name, str) and name in self:
+            return self[name]
+        if isinstance(name, str) or not callable(name):
             raise InvalidInput(f"unknown {self.what} {name!r}{nearest(str(name), self)}")
-        return self[name]
+        return name
 
     def name_of(self, thing: object) -> str | None:
         """Return the name of a thing or of its class; None for a user's own."""
@@ -109,11 +114,11 @@ class Registry(Mapping[str, T]):
 
     # --- settings -------------------------------------------------------------------------------
 
-    def settings(self, name: str) -> dict[str, Any]:
+    def settings(self, name: str | T) -> dict[str, Any]:
         """Return the settings of a thing with their defaults, REQUIRED where there is none."""
         return settings_of(self.find(name))  # type: ignore[arg-type]
 
-    def make(self, name: str, /, **settings: Plain) -> Any:
+    def make(self, name: str | T, /, **settings: Plain) -> Any:
         """Return the thing with this name and these settings; parts may be plain data."""
         factory: Any = self.find(name)
         check_settings(f"{self.what} {name!r}", settings, settings_of(factory))

@@ -239,3 +239,5 @@ METRICS = {metric.key: metric for metric in _TABLE}
 """Every metric by its key, in the order of the columns."""
 RANKING = ("time_to_target_s", "accuracy")
 """What policies are ranked by: the first, and among equals the next."""
+RANKING_UNTRAINED = ("mean_round_s", "gini")
+"""The same where nothing is trained."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.metrics import BASELINES, METRICS, RANKING, Played
+from bsfl.analysis.metrics import BASELINES, METRICS, RANKING, RANKING_UNTRAINED, Played
 from bsfl.analysis.statistics import Interval, interval, seeds_in_words
 from bsfl.analysis.target import Target, find_target
+from bsfl.extras import data_frame
 from bsfl.policies import POLICIES
 from bsfl.records import FloatArray, IntArray
 from bsfl.runs import Results
@@ -56,6 +57,11 @@ class Summary:
             return metric.partly.format(np.isfinite(values).mean())
         return "–"
 
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """What policies are ranked by: the time to the target, or the length of their rounds."""
+        return RANKING if self.target else RANKING_UNTRAINED
+
     def ranked(self) -> list[str]:
         """Return the labels, the best first; whoever has no number comes last."""
 
@@ -63,16 +69,17 @@ class Summary:
             found, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
             return sign * found.mean if found else math.inf
 
-        return sorted(self.policies, key=lambda label: [cost(label, key) for key in RANKING])
+        return sorted(self.policies, key=lambda label: [cost(label, key) for key in self.ranking])
 
     def verdict(self) -> str:
-        """Return who is first to the target and who cannot be told apart from it, in a sentence.
+        """Return who is first and who cannot be told apart from it, in a sentence.
 
-        Two are told apart if the 95 % interval of their ratio, world by world, leaves 1 out; where
-        there is one world alone, if they differ by more than equals do.
+        First to the target or, where nothing is trained, with the shortest rounds. Two are told
+        apart if the 95 % interval of their ratio, world by world, leaves 1 out; where there is one
+        world alone, if they differ by more than equals do.
         """
-        key, name = RANKING[0], self.scenario.name
-        first, *others = [label for label in self.ranked() if label not in self.told]
+        key, name = self.ranking[0], self.scenario.name
+        first, *others = [k for k in self.ranked() if k not in self.told] or self.ranked()
         if self.interval(first, key) is None:
             return f"{name}: too short to tell, nobody reached the target in every world."
         own = self.policies[first][key]
@@ -88,9 +95,20 @@ class Summary:
         rest = f"; not told apart from it: {', '.join(tied)}" if tied else beyond
         named = {policy: label for label, (policy, _) in self.scenario.policies.items()}
         baseline = next((named[policy] for policy in BASELINES if policy in named), first)
-        faster = None if baseline == first else self.interval(first, "target_speed_up")
+        speed_up = "target_speed_up" if self.target else "speed_up"
+        faster = None if baseline == first else self.interval(first, speed_up)
         gain = f", {faster.text('.2f')} times as fast as {baseline}" if faster else ""
-        return f"{name}: {first} is first to {self.target} after {own.mean():,.0f} s{gain}{rest}."
+        if self.target:
+            is_first = f"is first to {self.target} after {own.mean():,.0f} s"
+            return f"{name}: {first} {is_first}{gain}{rest if others else ''}."
+        mean = self.text(first, key, wide=False)
+        even = min(self.policies, key=lambda label: self.mean(label, "gini"))
+        gini = f"Most even is {even}" if even != first else f"{first} is also the most even"
+        return (
+            f"{name}: {first} has the shortest rounds, {mean} s{gain}{rest if others else ''}. "
+            f"{gini}, Gini {self.text(even, 'gini', wide=False)}"
+            + ("." if even == first else f" against {self.text(first, 'gini', wide=False)}.")
+        )
 
     def mixed(self) -> list[str]:
         """Return the warning that runs were made by different versions, where they were."""
@@ -106,10 +124,15 @@ class Summary:
             "and may differ by that."
         ]
 
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row per policy and world, one column per metric."""
+        return data_frame(self.rows())
+
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per policy and world, for a data frame."""
+        """Return one row per policy and world."""
+        first = self.scenario.first_seed
         return [
-            {"policy": label, "world": world}
+            {"policy": label, "world": world, "seed": first + world}
             | {key: float(v[world]) for key, v in found.items() if len(v) == self.seeds}
             for label, found in self.policies.items()
             for world in range(self.seeds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 
 from bsfl.analysis.metrics import METRICS
 from bsfl.analysis.statistics import Interval
@@ -54,6 +55,31 @@ class Table:
         about = "; ".join(f"{column}: {words}" for column, words in self.about.items())
         note = "\n".join(filter(None, (about, self.note)))
         return "\n\n".join(filter(None, (f"### {self.title}", "\n".join(lines), note)))
+
+    def __str__(self) -> str:
+        """Return the table as plain text, under its title and over its note."""
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = []
+        for line in lines:
+            first, *numbers = line
+            cells = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
+            texts.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+        return "\n".join([self.title, "", *texts, *(["", self.note] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook; the best of a column is bold."""
+        names = ((column, escape(self.about.get(column, ""))) for column in self.columns)
+        head = "".join(f'<th title="{about}">{escape(column)}</th>' for column, about in names)
+        best, body = self.best(), ""
+        for i, row in enumerate(self.rows):
+            cells = ((escape(cell), i in best[j]) for j, cell in enumerate(row))
+            marked = (f"<td><b>{cell}</b>" if is_best else f"<td>{cell}" for cell, is_best in cells)
+            body += f"<tr>{'</td>'.join(marked)}</td></tr>"
+        note = escape(self.note).replace("\n", "<br>")
+        caption = f"<caption>{escape(self.title)}</caption>"
+        head = f"<thead><tr>{head}</tr></thead>"
+        return f"<table>{caption}{head}<tbody>{body}</tbody></table><p class='note'>{note}</p>"
 
 
 def table_of(title: str, rows: Sequence[Mapping[str, str | Interval | None]]) -> Table:

@@ -104,8 +104,9 @@ def run(
     Example: bsfl run demo --seeds 2 --out results/demo
     """
     with clear_errors():
-        from bsfl.cli.findings import watch, write_and_show
+        from bsfl.cli.findings import write_and_show
         from bsfl.report import scenario_findings
+        from bsfl.runs import watch
         from bsfl.scenario import find_scenario, with_more_policies
         from bsfl.studies.study import Effort
 

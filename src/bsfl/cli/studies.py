@@ -147,7 +147,8 @@ def _conduct(
 ) -> None:
     """Play a study, write what came out (a name is a folder of results/) and print it."""
     made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
-    from bsfl.cli.findings import watch, write_and_show
+    from bsfl.cli.findings import write_and_show
+    from bsfl.runs import watch
     from bsfl.studies.study import Effort
 
     folder = Path("results", out) if isinstance(out, str) else out

@@ -1,14 +1,13 @@
 """What a scheduler knows, as a table by client and as a text."""
 
-import importlib
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bsfl.clients import ClientTable
-from bsfl.errors import MissingExtra
 from bsfl.estimation.ledger import Ledger
+from bsfl.extras import data_frame
 from bsfl.fairness import gini
 from bsfl.last_round import LastRound
 from bsfl.monitor.words import figure, named, seconds
@@ -27,13 +26,7 @@ class ClientRows(list[dict[str, Any]]):
 
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame, by client."""
-        try:
-            pandas = importlib.import_module("pandas")
-        except ModuleNotFoundError:
-            raise MissingExtra(
-                "to_frame needs pandas, which is not installed; run: pip install pandas"
-            ) from None
-        return pandas.DataFrame(list(self), columns=list(COLUMNS)).set_index("client")
+        return data_frame(list(self), COLUMNS).set_index("client")
 
 
 COLUMNS = {

@@ -1,6 +1,7 @@
 """Plots on paper: PNG and PDF by matplotlib."""
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,15 @@ STYLE: Any = {
 }
 
 
+class Sheet(Figure):
+    """A figure that a notebook shows by itself."""
+
+    def _repr_png_(self) -> bytes:
+        with BytesIO() as file:
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+
 def save(plot: Plot, folder: Path) -> None:
     """Write a plot as PNG and PDF."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +69,7 @@ def draw(plot: Plot) -> Figure:
     rows, columns = plot.shape
     shrink = 1.0 if columns < 3 else 0.75
     width, height = (shrink * inches for inches in PANEL_INCHES)
-    figure = Figure(figsize=(width * columns, height * rows + 0.3))
+    figure = Sheet(figsize=(width * columns, height * rows + 0.3))
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(grid, plot.panels, strict=False):
         _draw_panel(axes, panel, plot)

@@ -17,6 +17,7 @@ from bsfl.report.findings import Findings
 from bsfl.report.plots import Bars, Heat, Line, Mark, Panel, Plot, Points, Rule, curve
 from bsfl.rounds import RoundPlan
 from bsfl.runs import Results, read_manifest, took_part
+from bsfl.scenario.learning_spec import LearningSpec
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""
@@ -35,12 +36,13 @@ def scenario_findings(results: Results) -> Findings:
     summary, scenario = summarise(results), results.scenario
     return Findings(
         title=scenario.title,
-        verdict=[*([summary.verdict()] if scenario.learning else ()), *summary.mixed()],
+        verdict=[summary.verdict(), *summary.mixed()],
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
         brief=[summary_table(summary, "training" if scenario.learning else "selection")],
         plots=[
-            *([learning_plot(results), data_plot(results)] if scenario.learning else ()),
+            *([learning_plot(results)] if scenario.learning else ()),
+            *([data_plot(results)] if isinstance(scenario.learning, LearningSpec) else ()),
             time_plot(results),
             *([regret_plot(results)] if scenario.objective else ()),
             *(heat_plot(results, label) for label in scenario.policies),
@@ -128,7 +130,7 @@ def regret_plot(results: Results) -> Plot:
 def data_plot(results: Results) -> Plot:
     """Return a bar for every client: its samples, stacked by label."""
     scenario = results.scenario
-    assert scenario.learning
+    assert isinstance(scenario.learning, LearningSpec)
     split = scenario.learning.deal(scenario.fleet.n_clients, seed=scenario.first_seed)
     clients = in_order(split.sizes, MAX_BARS)
     names, counts = [str(k) for k in clients], split.histogram[clients].T

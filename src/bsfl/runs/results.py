@@ -8,6 +8,7 @@ DIR/runs/<policy>/seed-0003.model    what a run that trains goes on from, until 
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import numpy.typing as npt
 
 from bsfl import checks, sealed
 from bsfl.errors import InvalidInput
+from bsfl.extras import data_frame
 from bsfl.records import FloatArray, IntArray
 from bsfl.rounds import BufferPlan
-from bsfl.runs.run_file import Records, RunFile, Versions, versions_now
+from bsfl.runs.run_file import PLACES, Records, RunFile, Versions, versions_now
 from bsfl.scenario import Scenario, parse_scenario
 
 MANIFEST_ADVICE = "choose another folder, or delete it and run the same scenario again"
@@ -80,6 +82,26 @@ class Results:
         """Return the running sum of a column over the rounds."""
         return np.cumsum(self.column(label, name), axis=1)
 
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row per policy, world and round.
+
+        `cohort` (who was invited) and `kept` (whose answers entered the model) are lists of
+        clients, by their names where the world has any.
+        """
+        columns: dict[str, list[Any]] = {name: [] for name in ("policy", "world", "seed")}
+        names = self.dtype.names or ()
+        columns |= {name: [] for name in names}
+        for label, world in self.runs():
+            records = self.records(label)[world]
+            seed = self.scenario.first_seed + world
+            for name, value in (("policy", label), ("world", world), ("seed", seed)):
+                columns[name] += [value] * len(records)
+            for name in names:
+                values = records[name].tolist()
+                is_clients = name in PLACES
+                columns[name] += [_clients(row) for row in values] if is_clients else values
+        return data_frame(columns)
+
     def write_manifest(self) -> None:
         """Write what these results are, or check that the folder is about the same thing.
 
@@ -109,17 +131,18 @@ class Results:
     def _continued(self, known: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
         """Return the scenario of a folder that is continued, with all policies of then and now."""
         then, now = known["scenario"], self.scenario.source
-        every = then["policies"] | now["policies"]  # a folder may gain policies
-        then = {**then, "policies": every | then["policies"]}
-        now = {**now, "policies": every}
-        changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+        old, new = then["policies"], now["policies"]
+        changed = [key for key in then | now if key != "policies" and then.get(key) != now.get(key)]
+        changed += [
+            f"policies.{label}" for label in new if old.get(label, new[label]) != new[label]
+        ]
         changed += ["the layout of a record"] * (known["record"] != manifest["record"])
         if changed:
             raise InvalidInput(
                 f"{self.folder} holds results of another {known['name']!r} "
                 f"(it differs in {', '.join(changed)}); choose another folder"
             )
-        return now
+        return {**now, "policies": old | new}  # a folder may gain policies
 
     def _seal_older(self, known: dict[str, Any]) -> None:
         """Seal what an earlier version finished, with the versions of its manifest."""
@@ -174,6 +197,11 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     n_kept = n if isinstance(plan, BufferPlan) or plan.late == "drop" else 2 * n
     places = [("cohort", "<i4", (n,)), ("kept", "<i4", (n_kept,))]
     return np.dtype([*counts, *((name, "<f8") for name in numbers), *places])
+
+
+def _clients(places: Sequence[int]) -> list[int]:
+    """Return the clients in a row of places, of which some may be empty."""
+    return [client for client in places if client >= 0]
 
 
 def took_part(records: Records) -> IntArray:

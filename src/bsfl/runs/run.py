@@ -50,7 +50,7 @@ def run_scenario(
     results = Results(folder, scenario, n_worlds, is_older=older_results(folder))
     missing = results.missing()
     workers = xla_threads()
-    if scenario.learning:
+    if scenario.learning and "jax" in scenario.learning.packages:
         keep_programs(workers)
     if missing:
         dry_run(scenario)

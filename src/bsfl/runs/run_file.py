@@ -9,9 +9,9 @@ finished with, and every later reader compares them.
 import hashlib
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,14 @@ Versions = dict[str, str]
 
 PLACES = ("cohort", "kept")
 """Columns of clients; there may be fewer than places."""
-FLUSH_EVERY = 50
-"""Rounds between two writes to disk."""
+FLUSH_EVERY, FLUSH_EVERY_S = 50, 1.0
+"""Rounds between two writes to disk, and seconds if they take longer: so progress can be seen."""
 RUN_AGAIN = "delete it and run the scenario again"
 
 
 def versions_now(scenario: Scenario) -> Versions:
     """Return the versions of all that the numbers of a scenario depend on."""
-    learning = scenario.learning
-    packages = ["numpy", *(("jax", "jaxlib", "optax") if learning else ())]
-    packages += ["numba"] * (learning is not None and learning.engine == "fast")
+    packages = ("numpy", *(scenario.learning.packages if scenario.learning else ()))
     return {"bsfl": bsfl.__version__, "python": platform.python_version()} | {
         package: metadata.version(package) for package in packages
     }
@@ -97,8 +95,7 @@ class RunFile:
                 return
             file.truncate(self.n_done() * self.dtype.itemsize)
             file.seek(0)
-            rest = iter(records)
-            while batch := list(islice(rest, FLUSH_EVERY)):
+            for batch in _batches(records):
                 content = self._pack(batch)
                 there = file.read(len(content))
                 if content[: len(there)] != there:
@@ -183,3 +180,15 @@ class RunFile:
                 clients = getattr(record, name)
                 row[: len(clients)] = clients
         return packed.tobytes()
+
+
+def _batches(records: Iterable[RoundRecord]) -> Iterator[list[RoundRecord]]:
+    """Yield records in batches that are worth a write."""
+    batch, begun_s = [], time.monotonic()
+    for record in records:
+        batch.append(record)
+        if len(batch) == FLUSH_EVERY or time.monotonic() - begun_s > FLUSH_EVERY_S:
+            yield batch
+            batch, begun_s = [], time.monotonic()
+    if batch:
+        yield batch

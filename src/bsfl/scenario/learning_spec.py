@@ -76,16 +76,27 @@ class LearningSpec:
         labels = alike if self.dataset == LINEAR else _data(self.dataset).y_train
         return make_split(self.split["kind"], labels, n_clients, seed=seed, **settings)
 
-    def task(self, split: Split, seed: int, *, workers: int | None = None) -> Task:
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages that the numbers depend on."""
+        return ("jax", "jaxlib", "optax", *(("numba",) if self.engine == "fast" else ()))
+
+    def data(self, n_clients: int, seed: int) -> tuple[FloatArray, FloatArray]:
+        """Return how many samples every client of one world holds, and of which quality."""
+        split = self.deal(n_clients, seed)
+        return split.sizes.astype(np.float64), split.quality
+
+    def task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
         """Return the task of one world.
 
         Args:
-            split: Who holds what.
-            seed: Draws the synthetic data and the noise in images of low quality.
+            n_clients: Who hold the data.
+            seed: Deals it, and draws synthetic data and the noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
         """
         from bsfl.learning.array_task import Local
 
+        split = self.deal(n_clients, seed)
         clients = [split.of(k) for k in range(split.n_clients)]
         own = {one.name for one in fields(self)} & {one.name for one in fields(Local)}
         local = Local(workers=workers, **{name: getattr(self, name) for name in own})

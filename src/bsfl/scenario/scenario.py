@@ -40,8 +40,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Fleet
@@ -59,6 +57,7 @@ from bsfl.scenario.fleet_spec import (
     FleetSpec,
     LiesSpec,
 )
+from bsfl.scenario.given import OBJECT, GivenFleet, GivenTask
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.scenario.round_spec import ROUNDS
 from bsfl.scenario.toml_file import check_values, read_toml
@@ -98,7 +97,7 @@ class Scenario:
         plan: How its rounds are closed.
         objective: What regret is measured in; None: no regret.
         learning: What the cohorts train; None: they only take their time.
-        policies: Registry name and settings by label.
+        policies: Registry name, or who makes it, and settings by label.
         source: The file's content, for the manifest.
     """
 
@@ -109,11 +108,11 @@ class Scenario:
     cohort_size: int
     seeds: int
     first_seed: int
-    fleet: FleetSpec
+    fleet: FleetSpec | GivenFleet
     plan: RoundPlan | BufferPlan
     objective: Objective | None
-    learning: LearningSpec | None
-    policies: dict[str, tuple[str, dict[str, Any]]]
+    learning: LearningSpec | GivenTask | None
+    policies: dict[str, tuple[Any, dict[str, Any]]]
     source: dict[str, Any] = field(repr=False)
 
     def world(self, number: int) -> Fleet:
@@ -121,17 +120,15 @@ class Scenario:
         seed = self.first_seed + number
         if not self.learning:
             return self.fleet.build(seed)
-        split = self.learning.deal(self.fleet.n_clients, seed)
-        samples = split.sizes.astype(np.float64)
-        return self.fleet.build(seed, samples=samples, quality=split.quality)
+        samples, quality = self.learning.data(self.fleet.n_clients, seed)
+        return self.fleet.build(seed, samples=samples, quality=quality)
 
     def training(self, number: int, *, workers: int | None = None) -> Training | None:
         """Return what the cohorts of one world train, the same for every policy."""
         if not self.learning:
             return None
         seed = self.first_seed + number
-        split = self.learning.deal(self.fleet.n_clients, seed)
-        task = self.learning.task(split, seed, workers=workers)
+        task = self.learning.task(self.fleet.n_clients, seed, workers=workers)
         return Training(
             task,
             seed,
@@ -252,7 +249,7 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     policies = {}
     for label, table in content["policies"].items():
         with at(f"{file} [policies]"):
-            _check_label(label)
+            check_label(label)
         with at(f"{file} [policies.{label}]"):
             policies[label] = _policy(label, table)
     with at(file):
@@ -339,7 +336,8 @@ def _learning(table: Table) -> LearningSpec:
     return learning
 
 
-def _check_label(label: str) -> None:
+def check_label(label: str) -> None:
+    """Check that a label can be the name of a folder and of a column."""
     if not re.fullmatch(r"[\w.+-]+", label) or label.startswith("."):
         raise InvalidInput(f"a policy's label may hold letters, digits and . _ + -, got {label!r}")
     if len(label) > MAX_LABEL:
@@ -348,6 +346,10 @@ def _check_label(label: str) -> None:
 
 def _policy(label: str, table: Table) -> tuple[str, Table]:
     _table(table)
+    if OBJECT in table:
+        raise InvalidInput(
+            f"{table[OBJECT]} was given to bsfl.compare as an object; call that with this folder"
+        )
     settings = dict(table)
     name = settings.pop("policy", label)
     _known_keys(settings, ("policy", *POLICIES.settings(name)))

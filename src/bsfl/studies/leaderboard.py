@@ -125,7 +125,7 @@ class Leaderboard:
     def play(self, folder: Path, effort: Effort) -> Findings:
         scenarios = [find_scenario(name) for name in self.scenarios]
         for one in scenarios:
-            if not one.learning or one.learning.dataset == LINEAR:
+            if not one.learning or getattr(one.learning, "dataset", None) == LINEAR:
                 raise InvalidInput(f"{one.name} trains no classifier, so it has no leaderboard")
         scenarios = [played(one, self.rounds, self.engine) for one in scenarios]
         if effort.quick:

@@ -30,8 +30,8 @@ class ScenarioStudy:
             return whole
         if not whole.learning:
             return changed(whole, rounds=whole.rounds // QUICK_PART, seeds=QUICK_SEEDS)
-        images = EMBEDDED.get(whole.learning.dataset, whole.learning.dataset)
-        learning = {**whole.source["learning"], "dataset": images}
+        learning = dict(whole.source["learning"])
+        learning["dataset"] = EMBEDDED.get(learning["dataset"], learning["dataset"])
         return changed(whole, time_s=whole.time_s / QUICK_PART, seeds=1, learning=learning)
 
     def play(self, folder: Path, effort: Effort) -> Findings:

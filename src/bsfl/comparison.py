@@ -1,0 +1,254 @@
+"""Policies compared in one call: the same worlds for all of them, and what came out.
+
+import bsfl
+
+comparison = bsfl.compare(["pace", "bsfl", "random"], "phones", seeds=3)
+print(comparison)
+comparison.to_frame()
+"""
+
+import math
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bsfl import checks
+from bsfl.analysis.summary import summarise
+from bsfl.analysis.tables import Table, summary_table
+from bsfl.errors import InvalidInput
+from bsfl.extras import optional_imports, optional_module
+from bsfl.fleet import Fleet
+from bsfl.learning import Task
+from bsfl.policies import POLICIES, Policy
+from bsfl.records import Rng
+from bsfl.registry import absolute_reference, is_reference
+from bsfl.runs import Results, run_scenario, watch
+from bsfl.scenario import Scenario, find_scenario, parse_scenario
+from bsfl.scenario.given import GivenFleet, GivenTask, described, described_fleet, policy_entry
+from bsfl.scenario.round_spec import Barrier
+from bsfl.scenario.scenario import MAX_ROUNDS, check_label
+
+AnyPolicy = str | type[Policy] | Policy
+"""A name from `bsfl policies`, "mine.py:Class", a class, or a policy with its settings."""
+World = str | Path | Scenario | Fleet | Callable[[int], Fleet]
+"""A scenario by name or file, or a fleet: one for all worlds, or a function from a seed to one."""
+AnyTask = Task | Callable[[int, Rng], Task]
+"""A task for all worlds, or a function (n_clients, rng) that makes the one of a world."""
+
+
+def compare(
+    policies: AnyPolicy | Iterable[AnyPolicy] | Mapping[str, AnyPolicy],
+    scenario_or_fleet: World,
+    task: AnyTask | None = None,
+    *,
+    seeds: int = 5,
+    rounds: int | None = None,
+    time_s: float | None = None,
+    cohort_size: int | None = None,
+    folder: str | Path | None = None,
+    jobs: int = -1,
+    progress: bool = True,
+) -> "Comparison":
+    """Play policies in the same worlds and return what came out.
+
+    >>> found = compare(["pace", "random"], "phones", seeds=2, rounds=20, jobs=1, progress=False)
+    >>> list(found.summary.policies)
+    ['pace', 'random']
+
+    Args:
+        policies: One, several, or a dict of label: policy. Each is a name from `bsfl policies`,
+            "mine.py:Class", a class, or an instance with settings of your own.
+        scenario_or_fleet: A name from `bsfl scenarios`, a scenario file, or a Fleet. A fleet needs
+            cohort_size, and rounds or time_s.
+        task: What the cohorts train; None: what the scenario says, or nothing.
+        seeds: How many worlds.
+        rounds: Rounds of a run; None: as the scenario says.
+        time_s: Virtual seconds of a run, the same for every policy; None: as the scenario says.
+        cohort_size: Clients in a round; None: as the scenario says.
+        folder: Where results are kept, and continued when the same call is made again; None: they
+            are gone with the Comparison.
+        jobs: Processes; -1: one per core.
+        progress: Whether to show how far it is.
+    """
+    optional_module("joblib")  # what is missing shows before anything is begun
+    entries = _entries(policies)
+    length = {"rounds": rounds, "time_s": time_s, "cohort_size": cohort_size}
+    if isinstance(scenario_or_fleet, Fleet) or (
+        callable(scenario_or_fleet) and not isinstance(scenario_or_fleet, Scenario)
+    ):
+        scenario = _of_fleet(scenario_or_fleet, length)
+    else:
+        scenario = _of_scenario(scenario_or_fleet, length, is_trained=task is None)
+    if task is not None:
+        scenario = _with_task(scenario, task)
+    scenario = _with_policies(scenario, entries)
+    checks.natural("seeds", seeds)
+    if folder is None:
+        kept, is_temporary = Path(tempfile.mkdtemp(prefix="bsfl-compare-")), True
+    else:
+        kept, is_temporary = Path(folder).expanduser(), False
+    try:
+        shown = watch([Results(kept, scenario, seeds)]) if progress else nullcontext()
+        with shown:
+            results = run_scenario(scenario, kept, seeds=seeds, jobs=jobs)
+        found = Comparison(results)
+    except BaseException:
+        if is_temporary:
+            shutil.rmtree(kept, ignore_errors=True)
+        raise
+    if is_temporary:
+        weakref.finalize(found, shutil.rmtree, kept, ignore_errors=True)
+    return found
+
+
+class Comparison:
+    """What came out when policies met the same worlds. Printed, it is its verdict and its table.
+
+    Attributes:
+        results: The records of every run; results.to_frame() has one row per round.
+        summary: Every metric of every policy, world by world.
+    """
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.summary = results, summarise(results)
+
+    def table(self) -> Table:
+        """Return one row per policy, with means and 95 % intervals over the worlds."""
+        return summary_table(self.summary, "report")
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row per policy and world, one column per metric."""
+        return self.summary.to_frame()
+
+    def verdict(self) -> str:
+        """Return who is first and by how much, in a few sentences."""
+        return "\n".join([self.summary.verdict(), *self.summary.mixed()])
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure that answers the first question.
+
+        That is how good the model is over time, or else how long rounds take and who takes part.
+        """
+        with optional_imports():
+            from bsfl.report import paper
+            from bsfl.report.scenario import learning_plot, time_plot
+        return paper.draw((learning_plot if self.summary.target else time_plot)(self.results))
+
+    def report(self, path: str | Path) -> Path:
+        """Write everything to one page if the path ends in .html, else to a folder; return it."""
+        with optional_imports():
+            from bsfl.report import scenario_findings
+        findings, path = scenario_findings(self.results), Path(path).expanduser()
+        if path.suffix == ".html":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(findings.page(), "utf-8")
+            return path
+        findings.write(path)
+        return path
+
+    def __str__(self) -> str:
+        return f"{self.verdict()}\n\n{self.table()}"
+
+    def __repr__(self) -> str:
+        labels = ", ".join(self.summary.policies)
+        return f"<Comparison of {labels} in {self.summary.seeds} worlds>"
+
+    def _repr_html_(self) -> str:
+        """Return verdict and table for a notebook."""
+        return f"<p>{self.verdict()}</p>{self.table()._repr_html_()}"
+
+
+def _entries(policies: Any) -> dict[str, Any]:
+    """Return what was given by label; without a dict a policy's label is its name."""
+    if isinstance(policies, Mapping):
+        found = dict(policies)
+    else:
+        is_one = isinstance(policies, str | type) or not isinstance(policies, Iterable)
+        found = {}
+        for one in [policies] if is_one else policies:
+            label = _label(one)
+            if label in found:
+                raise InvalidInput(
+                    f"two policies are called {label!r}; name them with a dict of label: policy"
+                )
+            found[label] = one
+    if not found:
+        raise InvalidInput("there must be at least one policy")
+    for label, one in found.items():
+        check_label(label)
+        if is_reference(one):
+            found[label] = absolute_reference(one, Path.cwd())
+    return found
+
+
+def _label(policy: Any) -> str:
+    if isinstance(policy, str):
+        return policy.rpartition(":")[2] if is_reference(policy) else policy
+    name = POLICIES.name_of(policy)
+    return name or (policy if isinstance(policy, type) else type(policy)).__name__
+
+
+def _of_scenario(
+    given: str | Path | Scenario, length: Mapping[str, Any], *, is_trained: bool
+) -> Scenario:
+    """Return a scenario with another length; its own policies are left to be replaced."""
+    scenario = given if isinstance(given, Scenario) else find_scenario(str(given))
+    source = dict(scenario.source)
+    if length["rounds"] is not None or length["time_s"] is not None:
+        source = {k: v for k, v in source.items() if k not in ("rounds", "time_s")}
+    source |= {key: value for key, value in length.items() if value is not None}
+    if not is_trained:
+        source.pop("learning", None)
+    source["policies"] = {"random": {}}
+    return parse_scenario(source, name=scenario.name, file=scenario.name)
+
+
+def _of_fleet(given: Fleet | Callable[[int], Fleet], length: Mapping[str, Any]) -> Scenario:
+    """Return a scenario of a fleet that was given as an object."""
+    if length["cohort_size"] is None or (length["rounds"] is None and length["time_s"] is None):
+        raise InvalidInput("a fleet needs cohort_size=..., and rounds=... or time_s=...")
+    fleet, first_seed = GivenFleet(given), given.seed if isinstance(given, Fleet) else 0
+    m = checks.natural("cohort_size", length["cohort_size"])
+    checks.cohort_fits(m, fleet.n_clients)
+    title, rounds, time_s = "A fleet", length["rounds"], length["time_s"]
+    written = {key: value for key, value in length.items() if value is not None}
+    return Scenario(
+        name="fleet",
+        title=title,
+        rounds=MAX_ROUNDS if rounds is None else checks.natural("rounds", rounds),
+        time_s=math.inf if time_s is None else checks.positive("time_s", time_s),
+        cohort_size=m,
+        seeds=1,
+        first_seed=first_seed,
+        fleet=fleet,
+        plan=Barrier().plan(m, fleet.tau_max),
+        objective=None,
+        learning=None,
+        policies={},
+        source={"title": title, **written, "fleet": described_fleet(fleet, first_seed)},
+    )
+
+
+def _with_task(scenario: Scenario, task: AnyTask) -> Scenario:
+    learning = GivenTask(given=task)
+    learning.task(scenario.fleet.n_clients, scenario.first_seed)
+    source = {**scenario.source, "learning": described(task)}
+    return replace(scenario, learning=learning, source=source)
+
+
+def _with_policies(scenario: Scenario, given: Mapping[str, Any]) -> Scenario:
+    """Return the scenario in which these policies play, after checking that they can."""
+    policies, tables = {}, {}
+    for label, one in given.items():
+        maker, settings, tables[label] = policy_entry(one)
+        policies[label] = maker, settings
+    played = replace(scenario, policies=policies, source={**scenario.source, "policies": tables})
+    world = played.world(0)
+    for label in policies:
+        played.check_needs(played.policy(label, world))
+    return played

@@ -5,7 +5,7 @@ pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from bsfl.integrations.flower.reading import held, values
+from bsfl.integrations.flower.content import held, values
 
 
 def test_records_of_one_kind():

@@ -1,20 +1,63 @@
-"""What a training reply must hold before it is aggregated: checked, not believed."""
+"""What a reply holds: read without copies, and checked, not believed, before it is aggregated."""
 
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from io import BytesIO
 from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic
 
-from bsfl.integrations.flower.reading import held, values
+NPY_1_0 = b"\x93NUMPY\x01\x00"
+LONGEST_HEADER = 1000
+"""Bytes of a header that is remembered; more than any array of numbers needs."""
+
+Kind = TypeVar("Kind")
 
 MOST_SAMPLES = 10**12
 """A client that claims more samples is not believed."""
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+def held(content: Mapping[str, Any], kind: type[Kind]) -> dict[str, Kind]:
+    """Return the records of one kind by their names; `content.metric_records` writes them all."""
+    return {name: record for name, record in content.items() if isinstance(record, kind)}
+
+
+def values(array: Array) -> tuple[tuple[int, ...], npt.NDArray[Any]]:
+    """Return an array's shape and its values in any order; raises whatever `array.numpy()` does.
+
+    Most of what that takes is its header, and in a round all have the same ones.
+    """
+    data = array.data
+    if array.stype == "numpy.ndarray" and data[:8] == NPY_1_0:
+        end = 10 + int.from_bytes(data[8:10], "little")
+        layout = _layout(bytes(data[:end])) if end <= min(len(data), LONGEST_HEADER) else None
+        if layout is not None:
+            shape, dtype = layout
+            n = math.prod(shape)
+            if len(data) - end >= n * dtype.itemsize:
+                return shape, np.frombuffer(data, dtype, n, end)
+    numbers = array.numpy()
+    return numbers.shape, numbers
+
+
+@lru_cache(maxsize=1000)
+def _layout(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Return shape and type that a header tells; None for anything out of the ordinary."""
+    file = BytesIO(header)
+    try:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    except Exception:  # whatever the bytes of a stranger do to numpy, which then says it itself
+        return None
+    is_plain = not dtype.hasobject and dtype.itemsize > 0 and min(shape, default=1) > 0
+    return (shape, dtype) if is_plain else None
 
 
 class ContentCheck:

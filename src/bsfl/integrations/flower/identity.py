@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 
 from bsfl.clients import ClientId, clean_id
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.reading import held
+from bsfl.integrations.flower.content import held
 
 if TYPE_CHECKING:  # where it lives is Flower's own business
     from flwr.proto.node_pb2 import NodeInfo

@@ -11,8 +11,7 @@ from flwr.common.constant import ErrorCode
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.content import number
-from bsfl.integrations.flower.reading import held
+from bsfl.integrations.flower.content import held, number
 from bsfl.records import LATENCY_RANGE, Outcome
 
 _LOG = logging.getLogger("flwr")

@@ -14,9 +14,9 @@ with optional_imports():
     from bsfl.integrations.flower.identity import Identity
     from bsfl.integrations.flower.loop import Cohort, rounds
     from bsfl.integrations.flower.participation import Participation, write_latencies
-    from bsfl.integrations.flower.replies import REPORTED_KEY, Latency
     from bsfl.integrations.flower.selected import Selected
     from bsfl.integrations.flower.simulated import simulated
+    from bsfl.integrations.flower.wire import REPORTED_KEY, Latency
 
 __all__ = [
     "BSFL",

@@ -16,10 +16,9 @@ from bsfl.integrations.flower.federation import Federation, Limits
 from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.nodes import Eligible, Nodes
 from bsfl.integrations.flower.presence import Presence
-from bsfl.integrations.flower.replies import Latency, Stopwatch, Timer, check_latency
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.integrations.flower.virtual import VirtualGrid
-from bsfl.integrations.flower.wire import Wire
+from bsfl.integrations.flower.wire import Latency, Stopwatch, Timer, Wire, check_latency
 from bsfl.over_selection import Invite
 from bsfl.requirements import LOSS, needs_of
 from bsfl.rounds import Clock, Rounds

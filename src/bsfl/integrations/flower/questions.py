@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from bsfl.integrations.flower.identity import told_name
-from bsfl.integrations.flower.replies import is_lost
+from bsfl.integrations.flower.wire import is_lost
 from bsfl.rounds import Clock
 
 QUIET_S = 15.0

@@ -28,9 +28,9 @@ from bsfl.integrations.flower.keeping import StateFile
 from bsfl.integrations.flower.nodes import Eligible
 from bsfl.integrations.flower.options import Deadline, Options
 from bsfl.integrations.flower.participation import Participation, participation
-from bsfl.integrations.flower.replies import Latency
 from bsfl.integrations.flower.resumed import resumed
 from bsfl.integrations.flower.simulated import Simulated
+from bsfl.integrations.flower.wire import Latency
 from bsfl.over_selection import Invite
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler

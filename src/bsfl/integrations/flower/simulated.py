@@ -14,7 +14,7 @@ from flwr.app import Message
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.replies import REPORTED_KEY, metric
+from bsfl.integrations.flower.wire import REPORTED_KEY, metric
 from bsfl.randomness import stream
 from bsfl.records import LATENCY_RANGE
 

@@ -13,8 +13,8 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from bsfl import BSFL, Scheduler, UniformRandom
 from bsfl.errors import NotEnoughClients
-from bsfl.integrations.flower.app_source import has_query_handler
 from bsfl.integrations.flower.directory import Directory
+from bsfl.integrations.flower.questions import has_query_handler
 from fake_clock import FakeClock
 
 

@@ -8,7 +8,6 @@ from flwr.serverapp import Grid
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.app_source import has_query_handler
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.directory import Directory
 from bsfl.integrations.flower.evaluation import Evaluations
@@ -16,6 +15,7 @@ from bsfl.integrations.flower.federation import Federation, Limits
 from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.nodes import Eligible, Nodes
 from bsfl.integrations.flower.presence import Presence
+from bsfl.integrations.flower.questions import has_query_handler
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.integrations.flower.virtual import VirtualGrid
 from bsfl.integrations.flower.wire import Latency, Stopwatch, Timer, Wire, check_latency

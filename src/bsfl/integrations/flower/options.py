@@ -13,8 +13,7 @@ from bsfl.integrations.flower.directory import Directory
 from bsfl.integrations.flower.evaluation import Evaluations
 from bsfl.integrations.flower.federation import Federation, Limits
 from bsfl.integrations.flower.identity import Identity, check_identity
-from bsfl.integrations.flower.nodes import Eligible, Nodes
-from bsfl.integrations.flower.presence import Presence
+from bsfl.integrations.flower.nodes import Eligible, Nodes, Presence
 from bsfl.integrations.flower.questions import has_query_handler
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.integrations.flower.virtual import VirtualGrid

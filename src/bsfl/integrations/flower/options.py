@@ -12,11 +12,11 @@ from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.directory import Directory
 from bsfl.integrations.flower.evaluation import Evaluations
 from bsfl.integrations.flower.federation import Federation, Limits
+from bsfl.integrations.flower.grid import VirtualGrid
 from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.nodes import Eligible, Nodes, Presence
 from bsfl.integrations.flower.questions import has_query_handler
 from bsfl.integrations.flower.simulated import Simulated
-from bsfl.integrations.flower.virtual import VirtualGrid
 from bsfl.integrations.flower.wire import Latency, Stopwatch, Timer, Wire, check_latency
 from bsfl.over_selection import Invite
 from bsfl.requirements import LOSS, needs_of

@@ -12,16 +12,17 @@ from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strateg
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.around import StrategyAround, check_strategy
-from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard, VersionSummary
-from bsfl.integrations.flower.checkpoint import Checkpoint, kept_in
-from bsfl.integrations.flower.content import ContentCheck
-from bsfl.integrations.flower.hooks import (
+from bsfl.integrations.flower.around import (
+    StrategyAround,
     aggregated,
+    check_strategy,
     evaluates,
     evaluation_messages,
     training_messages,
 )
+from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard, VersionSummary
+from bsfl.integrations.flower.checkpoint import Checkpoint, kept_in
+from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.keeping import StateFile
 from bsfl.integrations.flower.options import Options
 from bsfl.integrations.flower.participation import Participation, participation

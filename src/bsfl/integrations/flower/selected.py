@@ -11,18 +11,21 @@ from flwr.serverapp.strategy import FedXgbCyclic, Result, Strategy
 
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.around import PRIVACY_REASON, StrategyAround, check_strategy, lent
+from bsfl.integrations.flower.around import (
+    PRIVACY_REASON,
+    Hook,
+    StrategyAround,
+    aggregated,
+    check_strategy,
+    evaluates,
+    evaluation_messages,
+    lent,
+    training_messages,
+)
 from bsfl.integrations.flower.checkpoint import Checkpoint, kept_in
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
 from bsfl.integrations.flower.grid import ExchangeGrid
-from bsfl.integrations.flower.hooks import (
-    Hook,
-    aggregated,
-    evaluates,
-    evaluation_messages,
-    training_messages,
-)
 from bsfl.integrations.flower.identity import Identity
 from bsfl.integrations.flower.keeping import StateFile
 from bsfl.integrations.flower.nodes import Eligible

@@ -21,9 +21,8 @@ from bsfl.integrations.flower.around import (
     training_messages,
 )
 from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard, VersionSummary
-from bsfl.integrations.flower.checkpoint import Checkpoint, kept_in
+from bsfl.integrations.flower.checkpoint import Checkpoint, StateFile, kept_in
 from bsfl.integrations.flower.content import ContentCheck
-from bsfl.integrations.flower.keeping import StateFile
 from bsfl.integrations.flower.options import Options
 from bsfl.integrations.flower.participation import Participation, participation
 from bsfl.integrations.flower.stale import Versions

@@ -1,26 +1,90 @@
-"""A folder in which a model and its scheduler outlive the server."""
+"""What outlives the server: the scheduler's file, and a folder with the model, from which a start goes on."""
 
+import inspect
 import io
 import json
 import logging
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import Strategy
+from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import Result, Strategy
 
-from bsfl.errors import CorruptFile, InvalidInput
+from bsfl.errors import CorruptFile, FileInUse, InvalidInput
 from bsfl.files import replace_file
-from bsfl.integrations.flower.keeping import Attempts, StateFile
+from bsfl.scheduler import Scheduler
+
+_LOG = logging.getLogger("flwr")
 
 MODEL, SCHEDULER = "model.npz", "scheduler.bsfl"
 
-_LOG = logging.getLogger("flwr")
+
+class Attempts:
+    """Writes to a file; a disk that is full costs what was learned, not the training.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_failing = False
+
+    def attempt(self, write: Callable[[], None]) -> None:
+        """Write; say once that it fails, and once that it works again."""
+        try:
+            write()
+        except (OSError, FileInUse) as error:
+            if not self._is_failing:
+                _LOG.warning("bsfl: %s cannot be written, training goes on: %s", self.path, error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            _LOG.warning("bsfl: %s is written again", self.path)
+        self._is_failing = False
+
+
+class StateFile:
+    """Restores a scheduler, and saves it after every round.
+
+    Attributes:
+        path: The file; absolute from the start, whatever becomes of the working folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser().absolute()
+        if not self.path.parent.is_dir() or self.path.is_dir():
+            raise InvalidInput(
+                f"state_path must be a file in a folder that exists, got {str(self.path)!r}"
+            )
+        self._attempts = Attempts(self.path)
+
+    def restored(self, scheduler: Scheduler) -> Scheduler:
+        """Return what the file knows under the given settings; one that is not new stays."""
+        if scheduler.t:
+            return scheduler
+        if len(scheduler.clients):
+            raise InvalidInput(
+                "a scheduler with a state_path must be new, as a file would replace it; register "
+                "clients afterwards, with the scheduler of Selected"
+            )
+        if not self.path.exists():
+            return scheduler
+        restored = Scheduler.load(self.path, policy=scheduler.policy)
+        restored.cohort_size = scheduler.cohort_size
+        restored.abandon()
+        _LOG.info("bsfl: %s goes on after round %d", self.path, restored.t)
+        return restored
+
+    def save(self, scheduler: Scheduler) -> None:
+        """Write the scheduler; a failure costs a warning."""
+        self._attempts.attempt(lambda: scheduler.save(self.path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,3 +216,48 @@ def kept_in(
         raise InvalidInput("checkpoint keeps the scheduler, too; leave out state_path")
     folder = Checkpoint(checkpoint)
     return folder, StateFile(folder.state_path)
+
+
+def resumed(start: Callable[..., Any], saved: Saved | None, *args: Any, **kwargs: Any) -> Any:
+    """Call start with the model that was saved, for the rounds that are left.
+
+    Rounds of the result, and those that evaluate_fn is told, count on from the saved one.
+    """
+    if saved is None:
+        return start(*args, **kwargs)
+    bound = inspect.signature(start).bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    if not {"initial_arrays", "num_rounds"} <= given.keys():
+        raise InvalidInput(
+            "a checkpoint needs a strategy whose start() takes initial_arrays and num_rounds"
+        )
+    n_before = saved.server_round
+    if n_before >= given["num_rounds"]:
+        _LOG.info("bsfl: all %d rounds were played; nothing is left to do", n_before)
+        result = Result()
+        result.arrays = saved.arrays
+        return result
+    given["initial_arrays"], given["num_rounds"] = saved.arrays, given["num_rounds"] - n_before
+    if given.get("evaluate_fn") is not None:
+        given["evaluate_fn"] = _later(given["evaluate_fn"], n_before)
+    result = start(*bound.args, **bound.kwargs)
+    if isinstance(result, Result):
+        _shift(result, n_before)
+    return result
+
+
+def _later(
+    evaluate: Callable[[int, ArrayRecord], MetricRecord | None], n_before: int
+) -> Callable[[int, ArrayRecord], MetricRecord | None]:
+    return lambda server_round, arrays: evaluate(server_round + n_before, arrays)
+
+
+def _shift(result: Result, n_before: int) -> None:
+    for name in (
+        "train_metrics_clientapp",
+        "evaluate_metrics_clientapp",
+        "evaluate_metrics_serverapp",
+    ):
+        history = getattr(result, name)
+        setattr(result, name, {t + n_before: metrics for t, metrics in history.items()})

@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
+from bsfl.integrations.flower.checkpoint import StateFile
 from bsfl.integrations.flower.federation import Federation, RoundSummary
-from bsfl.integrations.flower.keeping import StateFile
 from bsfl.integrations.flower.options import Options
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler

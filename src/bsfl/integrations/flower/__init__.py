@@ -8,14 +8,17 @@ from bsfl.policies import BSFL, make_policy
 from bsfl.scheduler import Scheduler
 
 with optional_imports():
-    from bsfl.integrations.flower.async_run import VersionSummary
     from bsfl.integrations.flower.buffered import Buffered
-    from bsfl.integrations.flower.federation import RoundSummary
     from bsfl.integrations.flower.identity import Identity
     from bsfl.integrations.flower.loop import Cohort, rounds
-    from bsfl.integrations.flower.participation import Participation, write_latencies
     from bsfl.integrations.flower.selected import Selected
     from bsfl.integrations.flower.simulated import simulated
+    from bsfl.integrations.flower.summary import (
+        Participation,
+        RoundSummary,
+        VersionSummary,
+        write_latencies,
+    )
     from bsfl.integrations.flower.wire import REPORTED_KEY, Latency
 
 __all__ = [

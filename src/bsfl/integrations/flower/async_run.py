@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from flwr.app import Message, MetricRecord
+from flwr.app import Message
 
 from bsfl.clients import ClientId
 from bsfl.integrations.flower.evaluation import Evaluations
-from bsfl.integrations.flower.federation import Limits, RoundSummary
+from bsfl.integrations.flower.federation import Limits
 from bsfl.integrations.flower.nodes import Nodes
+from bsfl.integrations.flower.summary import VersionSummary
 from bsfl.integrations.flower.wire import Wire
 from bsfl.records import Observation
 from bsfl.rounds import Buffer, BufferPlan, Clock, Invitation, Invitations, pause_s
@@ -22,26 +23,6 @@ Write = Callable[[list[int]], list[Message]]
 A_MOMENT_S = 0.001
 
 _LOG = logging.getLogger("flwr")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionSummary(RoundSummary):
-    """One version of the model: what was heard since the one before.
-
-    A client that is fast may be there more than once.
-
-    Attributes:
-        staleness: How many versions old the model was that each of the kept had trained on.
-        n_busy: How many clients were at work when it was made.
-    """
-
-    staleness: tuple[int, ...] = ()
-    n_busy: int = 0
-
-    def metrics(self) -> MetricRecord:
-        mean = sum(self.staleness) / len(self.staleness) if self.staleness else 0.0
-        numbers = {"bsfl-staleness": mean, "bsfl-busy": self.n_busy}
-        return MetricRecord({**RoundSummary.metrics(self), **numbers})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,12 +20,12 @@ from bsfl.integrations.flower.around import (
     evaluation_messages,
     training_messages,
 )
-from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard, VersionSummary
+from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard
 from bsfl.integrations.flower.checkpoint import Checkpoint, StateFile, kept_in
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.options import Options
-from bsfl.integrations.flower.participation import Participation, participation
 from bsfl.integrations.flower.stale import Versions
+from bsfl.integrations.flower.summary import Participation, VersionSummary, participation
 from bsfl.rounds import SYSTEM, Buffer, BufferPlan, Clock, Invitations
 from bsfl.scheduler import Scheduler
 

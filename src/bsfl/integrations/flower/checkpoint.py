@@ -1,4 +1,4 @@
-"""What outlives the server: the scheduler's file, and a folder with the model, from which a start goes on."""
+"""What outlives the server: the scheduler's file, or a folder with the model as well."""
 
 import inspect
 import io

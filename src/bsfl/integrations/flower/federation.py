@@ -4,10 +4,10 @@
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 
-from flwr.app import DEFAULT_TTL, Message, MetricRecord
+from flwr.app import DEFAULT_TTL, Message
 from flwr.serverapp import Grid
 
 from bsfl import checks
@@ -15,9 +15,10 @@ from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.evaluation import Evaluations
 from bsfl.integrations.flower.nodes import Nodes
+from bsfl.integrations.flower.summary import RoundSummary
 from bsfl.integrations.flower.wire import Wire
 from bsfl.records import Observation
-from bsfl.rounds import ClosedRound, RoundPlan, Rounds
+from bsfl.rounds import RoundPlan, Rounds
 
 _LOG = logging.getLogger("flwr")
 
@@ -39,43 +40,6 @@ class Limits(RoundPlan):
         RoundPlan.__post_init__(self)
         checks.natural("min_clients", self.min_clients)
         checks.at_least("wait_s", self.wait_s, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSummary(ClosedRound):
-    """One training round.
-
-    Attributes:
-        server_round: Flower's number of the round.
-        reasons: Why clients failed, of those that said so.
-    """
-
-    server_round: int
-    reasons: dict[ClientId, str] = field(default_factory=dict)
-
-    def metrics(self) -> MetricRecord:
-        client = self.slowest
-        return MetricRecord(
-            {
-                "bsfl-cohort": len(self.cohort),
-                "bsfl-kept": len(self.kept),
-                "bsfl-round-s": self.duration_s,
-                "bsfl-slowest-s": self.duration_s if client is None else self.latencies[client],
-                "bsfl-timeouts": len(self.timeouts),
-                "bsfl-failed": len(self.failed),
-                "bsfl-late": self.n_late,
-                "bsfl-fleet-seen": self.n_seen / max(self.n_fleet, 1),
-            }
-        )
-
-    def without(self, faults: Mapping[ClientId, str]) -> "RoundSummary":
-        """Return the round as it was if these clients have failed after all."""
-        return replace(
-            self,
-            kept=tuple(client for client in self.kept if client not in faults),
-            failed=(*self.failed, *faults),
-            reasons={**self.reasons, **faults},
-        )
 
 
 @dataclass(slots=True, kw_only=True)

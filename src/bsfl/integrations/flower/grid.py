@@ -1,4 +1,4 @@
-"""Grids that show a strategy a part of the federation, send its messages another way, or on a virtual clock."""
+"""Grids that show a part of the federation, send another way, or run on a virtual clock."""
 
 import logging
 import math

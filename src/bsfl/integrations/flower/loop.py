@@ -14,8 +14,9 @@ from bsfl import checks
 from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.checkpoint import StateFile
-from bsfl.integrations.flower.federation import Federation, RoundSummary
+from bsfl.integrations.flower.federation import Federation
 from bsfl.integrations.flower.options import Options
+from bsfl.integrations.flower.summary import RoundSummary
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
 

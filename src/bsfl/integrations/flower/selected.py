@@ -24,13 +24,13 @@ from bsfl.integrations.flower.around import (
 )
 from bsfl.integrations.flower.checkpoint import Checkpoint, StateFile, kept_in, resumed
 from bsfl.integrations.flower.content import ContentCheck
-from bsfl.integrations.flower.federation import Federation, Limits, RoundSummary
+from bsfl.integrations.flower.federation import Federation, Limits
 from bsfl.integrations.flower.grid import ExchangeGrid
 from bsfl.integrations.flower.identity import Identity
 from bsfl.integrations.flower.nodes import Eligible
 from bsfl.integrations.flower.options import Deadline, Options
-from bsfl.integrations.flower.participation import Participation, participation
 from bsfl.integrations.flower.simulated import Simulated
+from bsfl.integrations.flower.summary import Participation, RoundSummary, participation
 from bsfl.integrations.flower.wire import Latency
 from bsfl.over_selection import Invite
 from bsfl.rounds import SYSTEM, Clock

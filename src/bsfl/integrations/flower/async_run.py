@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 
 from bsfl.clients import ClientId
-from bsfl.integrations.flower.evaluation import Evaluations
-from bsfl.integrations.flower.federation import Limits
+from bsfl.integrations.flower.federation import Evaluations, Limits
 from bsfl.integrations.flower.nodes import Nodes
 from bsfl.integrations.flower.summary import VersionSummary
 from bsfl.integrations.flower.wire import Wire

@@ -10,8 +10,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.directory import Directory
-from bsfl.integrations.flower.evaluation import Evaluations
-from bsfl.integrations.flower.federation import Federation, Limits
+from bsfl.integrations.flower.federation import Evaluations, Federation, Limits
 from bsfl.integrations.flower.grid import VirtualGrid
 from bsfl.integrations.flower.identity import Identity, check_identity
 from bsfl.integrations.flower.nodes import Eligible, Nodes, Presence

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedXgbB
 from bsfl import BSFL, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.integrations.flower import Buffered, simulated
-from bsfl.integrations.flower.stale import Versions
+from bsfl.integrations.flower.versions import Versions
 from bsfl.rounds import staleness_weight
 from fake_clock import FakeClock
 

@@ -24,8 +24,8 @@ from bsfl.integrations.flower.async_run import Answer, AsyncRun, Heard
 from bsfl.integrations.flower.checkpoint import Checkpoint, StateFile, kept_in
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.options import Options
-from bsfl.integrations.flower.stale import Versions
 from bsfl.integrations.flower.summary import Participation, VersionSummary, participation
+from bsfl.integrations.flower.versions import Versions
 from bsfl.rounds import SYSTEM, Buffer, BufferPlan, Clock, Invitations
 from bsfl.scheduler import Scheduler
 

@@ -1,6 +1,18 @@
 """bsfl inside Flower: `strategy = Selected(strategy, scheduler)`.
 
 What the scheduler is made of can be imported from here as well, so that one import is enough.
+
+Three ways in, each on the modules below it:
+
+    selected.py    Selected: any strategy, with chosen clients  around.py      a wrapped strategy
+    buffered.py    Buffered: no barrier (async_run.py its loop) versions.py    its old models
+    loop.py        rounds: an app with a loop of its own
+    options.py     what all three take, and what is made of it
+    federation.py  one run: choose, exchange, evaluate          checkpoint.py  what outlives it
+    nodes.py       who is connected, has left, may train        summary.py     what it tells
+    directory.py   which node has which name (identity.py)      questions.py   asks them for it
+    wire.py        messages out, replies in, how long it took   content.py     what a reply holds
+    grid.py        grids around Flower's, one in virtual time   simulated.py   its seconds
 """
 
 from bsfl.extras import optional_imports

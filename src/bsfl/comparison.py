@@ -20,9 +20,11 @@ from typing import Any
 from bsfl import checks
 from bsfl.analysis.summary import summarise
 from bsfl.analysis.tables import Table, summary_table
+from bsfl.analysis.verdict import verdict
 from bsfl.errors import InvalidInput
 from bsfl.extras import optional_imports, optional_module
 from bsfl.fleet import Fleet
+from bsfl.frame import text
 from bsfl.learning import Task
 from bsfl.policies import POLICIES, Policy
 from bsfl.records import Rng
@@ -127,7 +129,7 @@ class Comparison:
 
     def verdict(self) -> str:
         """Return who is first and by how much, in a few sentences."""
-        return "\n".join([self.summary.verdict(), *self.summary.mixed()])
+        return "\n".join([*verdict(self.summary), *self.summary.mixed()])
 
     def plot(self) -> Any:
         """Return a matplotlib figure that answers the first question.
@@ -160,7 +162,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return verdict and table for a notebook."""
-        return f"<p>{self.verdict()}</p>{self.table()._repr_html_()}"
+        return f"<p>{text(self.verdict())}</p>{self.table()._repr_html_()}"
 
 
 def _entries(policies: Any) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """Ranking and verdict of numbers that are given; tests of runs check how they are measured."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from bsfl.analysis.metrics import METRICS, RANKING
 from bsfl.analysis.summary import Summary
-from bsfl.analysis.tables import summary_table
+from bsfl.analysis.tables import Table, summary_table, winners_table
 from bsfl.analysis.target import Target
+from bsfl.analysis.verdict import overall, verdict
 from small_scenario import parse
 
 
@@ -41,34 +44,80 @@ def test_more_is_better_where_a_metric_says_so():
     assert made.ranked() == ["b", "a"]
 
 
-FIRST = "study: a is first to 80.0% after 10 s"
-
-
 @pytest.mark.parametrize(
-    ("times", "verdict"),
+    ("times", "words"),
     [
         # ratios of b to a: 1.5, 1.6, 1.4 (interval 1.25 to 1.75); of c: 1.3, 0.9, 1.1
         (
             {"a": [10, 10, 10], "b": [15, 16, 14], "c": [13, 9, 11]},
-            f"{FIRST}; not told apart from it: c.",
+            "Not told apart from it: c.",
         ),
-        ({"a": [10, 10, 10], "b": [15, 16, 14]}, f"{FIRST}, beyond chance."),
-        ({"a": [10], "b": [12.7], "c": [12.9]}, f"{FIRST}; not told apart from it: b."),
-        ({"a": [10], "b": [np.inf]}, f"{FIRST}, by more than equals differ in one world."),
+        ({"a": [10, 10, 10], "b": [15, 16, 14]}, "It is ahead of all others beyond chance."),
+        ({"a": [10], "b": [12.7], "c": [12.9]}, "Not told apart from it: b."),
         (
-            {"a": [np.inf, 3], "b": [9, np.inf]},
-            "study: too short to tell, nobody reached the target in every world.",
+            {"a": [10], "b": [np.inf]},
+            "It is ahead of all others by more than equals differ in one world.",
         ),
     ],
 )
-def test_ties_are_called_ties(times, verdict):
-    assert summary(**times).verdict() == verdict
+def test_ties_are_called_ties(times, words):
+    first, more = verdict(summary(**times))
+    assert first.startswith("a reached 80.0% after 10 s; it waited")
+    assert more == words
 
 
-def test_the_verdict_says_how_much_faster_the_first_is():
+def test_who_reached_nothing_wins_nothing():
+    made = summary(a=[np.inf, 3], b=[9, np.inf])
+    assert verdict(made) == ["Too short to tell: nobody reached 80.0% in every world."]
+    assert winners_table([made]).rows == [["study", "nobody", "–", "–", "–"]]
+
+
+def test_the_verdict_says_how_much_faster_the_first_is_and_what_it_costs():
     made = summary(a=[10, 10, 10], random=[20, 21, 19])
-    made.policies["a"]["target_speed_up"] = np.array([2.0, 2.1, 1.9])
-    assert made.verdict() == f"{FIRST}, 2.00 ± 0.25 times as fast as random, beyond chance."
+    made.policies["a"] |= {
+        "target_speed_up": np.array([2.0, 2.1, 1.9]),
+        "mean_round_s": np.array([3.0, 3.2, 3.1]),
+        "gini": np.full(3, 0.25),
+    }
+    made.policies["random"] |= {"mean_round_s": np.full(3, 6.5), "gini": np.full(3, 0.05)}
+    assert verdict(made) == [
+        "a reached 80.0% after 10 s, 2.00 ± 0.25 times as fast as random; "
+        "it waited 3.10 s a round, random 6.50 s.",
+        "It is ahead of all others beyond chance. "
+        "Clients take part less evenly than with random: Gini 0.250 against 0.050.",
+    ]
+    assert winners_table([made]).rows == [["study", "a", "10 ± 0", "2.00 ± 0.25", "nobody"]]
+
+
+def test_where_nothing_is_trained_rounds_decide_and_regret_is_told():
+    made = dataclasses.replace(summary(a=[0, 0], b=[0, 0]), target=None)
+    for label, seconds, regret in (("a", 4.0, 90.0), ("b", 2.0, 100.0)):
+        numbers = {"mean_round_s": seconds, "regret": regret}
+        made.policies[label] = {k: np.array([x, x]) for k, x in numbers.items()}
+    assert verdict(made) == [
+        "b has the shortest rounds: 2.00 s.",
+        "It is ahead of all others beyond chance. a has the least regret, 90.",
+    ]
+
+
+def test_overall_counts_who_is_first_or_level_with_the_first():
+    clear, tie = summary(a=[10, 10, 10], b=[15, 16, 14]), summary(a=[13, 9, 11], b=[10, 10, 10])
+    assert overall([clear, tie]) == [
+        "a is first, or not told apart from the first, in 2 of 2 scenarios."
+    ]
+    assert overall([tie])[0].startswith("study: b reached 80.0% after 10 s")
+
+
+def test_the_best_of_a_column_is_marked_and_the_genie_stands_aside():
+    table = Table(
+        title="t",
+        columns=["policy", "time", "Gini", "rounds"],
+        rows=[["a", "1,200 ± 3", "0.10", "3"], ["b", "900", "0.10", "4"], ["g *", "5", "0.2", "5"]],
+        better={"time": "less", "Gini": "less"},
+        aside=[2],
+    )
+    assert table.best() == [set(), {1}, set(), set()], "two that look alike are not better"
+    assert "| b | **900** | 0.10 | 4 |" in table.markdown()
 
 
 def test_rows_are_one_per_policy_and_world():

@@ -55,7 +55,7 @@ def test_the_page_holds_everything_and_loads_nothing(page):
     Addresses().feed(page)
     assert Addresses.found == [("link", "data:,")], "an empty icon, so that none is asked for"
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert outside.count("<figure ") == 5, "time, regret, two heat maps, speeds"
+    assert outside.count("<figure ") == 4, "time, regret, participation, speeds"
     for word in ("virtual seconds", "&quot;n_clients&quot;: 12", "numpy"):
         assert word in outside
 
@@ -88,7 +88,9 @@ def test_a_browser_draws_the_page_without_errors(results, tmp_path):
     )
     said = [line for line in run.stderr.splitlines() if "CONSOLE" in line]
     assert said == []
-    assert len(re.findall(r'class="plot-container', run.stdout)) == 7, "two figures have two panels"
+    assert len(re.findall(r'class="plot-container', run.stdout)) == 7, (
+        "three figures have two panels"
+    )
     assert "<img src=" not in run.stdout, "the title was taken for markup"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.metrics import BASELINES, METRICS, RANKING, RANKING_UNTRAINED, Played
+from bsfl.analysis.metrics import METRICS, RANKING, RANKING_UNTRAINED, Played
 from bsfl.analysis.statistics import Interval, interval, seeds_in_words
 from bsfl.analysis.target import Target, find_target
 from bsfl.extras import data_frame
@@ -16,10 +16,6 @@ from bsfl.records import FloatArray, IntArray
 from bsfl.runs import Results
 from bsfl.scenario import Scenario
 from bsfl.simulation import regret_bound
-
-ONE_WORLD = 1.28
-"""Ratio that two equal policies may show in one world: their times to the target differ by about a
-tenth from world to world (docs/leaderboard-barrier.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,45 +66,6 @@ class Summary:
             return sign * found.mean if found else math.inf
 
         return sorted(self.policies, key=lambda label: [cost(label, key) for key in self.ranking])
-
-    def verdict(self) -> str:
-        """Return who is first and who cannot be told apart from it, in a sentence.
-
-        First to the target or, where nothing is trained, with the shortest rounds. Two are told
-        apart if the 95 % interval of their ratio, world by world, leaves 1 out; where there is one
-        world alone, if they differ by more than equals do.
-        """
-        key, name = self.ranking[0], self.scenario.name
-        first, *others = [k for k in self.ranked() if k not in self.told] or self.ranked()
-        if self.interval(first, key) is None:
-            return f"{name}: too short to tell, nobody reached the target in every world."
-        own = self.policies[first][key]
-        tied = []
-        for label in others:
-            ratio = self.policies[label][key] / own
-            found = interval(ratio) if np.isfinite(ratio).all() else None
-            if found and (found.mean < ONE_WORLD if self.seeds == 1 else found.low <= 1.0):
-                tied.append(label)
-        beyond = (
-            ", beyond chance" if self.seeds > 1 else ", by more than equals differ in one world"
-        )
-        rest = f"; not told apart from it: {', '.join(tied)}" if tied else beyond
-        named = {policy: label for label, (policy, _) in self.scenario.policies.items()}
-        baseline = next((named[policy] for policy in BASELINES if policy in named), first)
-        speed_up = "target_speed_up" if self.target else "speed_up"
-        faster = None if baseline == first else self.interval(first, speed_up)
-        gain = f", {faster.text('.2f')} times as fast as {baseline}" if faster else ""
-        if self.target:
-            is_first = f"is first to {self.target} after {own.mean():,.0f} s"
-            return f"{name}: {first} {is_first}{gain}{rest if others else ''}."
-        mean = self.text(first, key, wide=False)
-        even = min(self.policies, key=lambda label: self.mean(label, "gini"))
-        gini = f"Most even is {even}" if even != first else f"{first} is also the most even"
-        return (
-            f"{name}: {first} has the shortest rounds, {mean} s{gain}{rest if others else ''}. "
-            f"{gini}, Gini {self.text(even, 'gini', wide=False)}"
-            + ("." if even == first else f" against {self.text(first, 'gini', wide=False)}.")
-        )
 
     def mixed(self) -> list[str]:
         """Return the warning that runs were made by different versions, where they were."""

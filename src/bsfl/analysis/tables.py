@@ -7,11 +7,18 @@ from html import escape
 from bsfl.analysis.metrics import METRICS
 from bsfl.analysis.statistics import Interval
 from bsfl.analysis.summary import Summary
+from bsfl.analysis.verdict import baseline, winner
 from bsfl.frame import Better, best_rows
 
 TERMINAL = ("selection", "training", "podium")
 RANKED = ("leaderboard", "podium")
 """Which views of a summary are narrow, and which begin with the best."""
+
+
+GINI = (
+    "Gini says how unevenly clients took part: 0 when all did equally often, near 1 when a few did "
+    "nearly all. A third is a fleet spread from nothing to twice the fair share."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,7 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
     is_brief = view in TERMINAL
     notes = ["times are virtual; report.html says what the columns are"] * is_brief
     notes += ["*: is told the true speeds"] * bool(summary.told)
+    in_words = GINI if not is_brief and any(m.key == "gini" for m in shown) else ""
     rows = []
     for label in summary.ranked() if view in RANKED else summary.policies:
         cells = [summary.text(label, m.key, wide=view in m.wide) for m in shown]
@@ -111,8 +119,28 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
         title=summary.title,
         columns=["policy", *(metric.title for metric in shown)],
         rows=rows,
-        note="\n".join(filter(None, ("; ".join(notes), note))),
+        note="\n".join(filter(None, ("; ".join(notes), in_words, note))),
         better={metric.title: metric.better for metric in shown if metric.better},
         about={} if is_brief else {metric.title: metric.about for metric in shown},
         aside=[i for i, row in enumerate(rows) if row[0].endswith(" *")],
+    )
+
+
+def winners_table(summaries: Sequence[Summary]) -> Table:
+    """Return one row per scenario: who is first to the target, when, and who is level with it."""
+    rows = []
+    for one in summaries:
+        found = winner(one)
+        if found is None:
+            rows.append([one.scenario.name, "nobody", "–", "–", "–"])
+            continue
+        label, base = found.label, baseline(one)
+        faster = one.text(label, "target_speed_up", wide=True) if label != base else "–"
+        own = one.text(label, found.key, wide=True)
+        rows.append([one.scenario.name, label, own, faster, ", ".join(found.tied) or "nobody"])
+    return Table(
+        title="Who is first to the target, by scenario",
+        columns=["scenario", "first", "after (s)", "times as fast as random", "level with it"],
+        rows=rows,
+        note="Level: the 95 % interval of the ratio of times, world by world, includes 1.",
     )

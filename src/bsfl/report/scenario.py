@@ -10,6 +10,7 @@ from bsfl.analysis.statistics import seeds_in_words
 from bsfl.analysis.summary import bound, summarise
 from bsfl.analysis.tables import summary_table
 from bsfl.analysis.target import evaluated, find_target
+from bsfl.analysis.verdict import verdict
 from bsfl.fairness import lorenz, participation
 from bsfl.fleet.split import Split
 from bsfl.records import FloatArray, IntArray
@@ -27,6 +28,8 @@ N_BLOCKS = 40
 """Rows of a participation heat map: blocks of rounds."""
 MAX_CLIENTS = 200
 """Clients in a heat map or among points; of larger fleets every n-th is shown."""
+SETTLING, MARGIN = 0.1, 0.05
+"""Part of the time in which all climb alike, and room above and below curves."""
 MAX_BARS = 100
 """Clients with a bar."""
 
@@ -36,17 +39,17 @@ def scenario_findings(results: Results) -> Findings:
     summary, scenario = summarise(results), results.scenario
     return Findings(
         title=scenario.title,
-        verdict=[summary.verdict(), *summary.mixed()],
+        verdict=[*verdict(summary), *summary.mixed()],
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
         brief=[summary_table(summary, "training" if scenario.learning else "selection")],
         plots=[
             *([learning_plot(results)] if scenario.learning else ()),
-            *([data_plot(results)] if isinstance(scenario.learning, LearningSpec) else ()),
             time_plot(results),
             *([regret_plot(results)] if scenario.objective else ()),
-            *(heat_plot(results, label) for label in scenario.policies),
+            heat_plot(results),
             *([learned_plot(results)] if isinstance(scenario.plan, RoundPlan) else ()),
+            *([data_plot(results)] if isinstance(scenario.learning, LearningSpec) else ()),
         ],
         details={"Scenario and versions": read_manifest(results.folder)},
     )
@@ -60,13 +63,18 @@ def learning_plot(results: Results) -> Plot:
     panels = []
     for column in ("test_accuracy", "test_loss") if has_accuracy else ("test_loss",):
         policies = results.scenario.policies
-        marks: list[Mark] = [curve(k, *learning_curves(results, k, column)) for k in policies]
-        if column == target.column:
+        curves = [curve(k, *learning_curves(results, k, column)) for k in policies]
+        marks: list[Mark] = list(curves)
+        is_target = column == target.column
+        if is_target:
             marks.append(Rule(at=target.value, label=f"target {target}"))
-        panels.append(Panel(y=column.replace("_", " "), marks=marks, **axes))
+        limits = None if axes["log"] else settled(curves, [target.value] * is_target)
+        panels.append(Panel(y=column.replace("_", " "), marks=marks, y_range=limits, **axes))
     return Plot(
         name="learning",
-        caption="How good the model is after so much virtual time. Bands are 95 % intervals.",
+        question="Who learns fastest?",
+        caption="How good the model is after so much virtual time. Bands are 95 % intervals over "
+        "seeds; the first tenth of the time, where all climb alike, may lie outside.",
         panels=panels,
         title=_title(results),
     )
@@ -82,6 +90,22 @@ def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArr
     return times, np.stack([run[column][i] for run, i in zip(runs, at, strict=True)])
 
 
+def settled(curves: list[Line], others: list[float]) -> tuple[float, float] | None:
+    """Return limits of y that show curves after a tenth of the time, and some other values.
+
+    >>> x, y = np.arange(21.0), np.array([0.0, 10.0, *[40.0] * 18, 50.0])
+    >>> settled([Line(label="a", x=x, y=y)], [80.0])
+    (38.0, 82.0)
+    """
+    values = [*others]
+    for one in curves:
+        late = one.y[one.x >= one.x[0] + SETTLING * (one.x[-1] - one.x[0])]
+        values += late[np.isfinite(late)].tolist()
+    low, high = (min(values), max(values)) if values else (0.0, 0.0)
+    margin = MARGIN * (high - low)
+    return (low - margin, high + margin) if margin > 0 else None
+
+
 def time_plot(results: Results) -> Plot:
     """Return virtual time against rounds, and who took part how much."""
     even = np.array([0.0, 100.0])
@@ -95,8 +119,9 @@ def time_plot(results: Results) -> Plot:
     x, y = "clients, least chosen first (%)", "share of all selections (%)"
     return Plot(
         name="time",
-        caption="How long the rounds took, and how evenly clients were chosen (Lorenz curve). "
-        "Bands are 95 % intervals over seeds.",
+        question="How long do rounds take, and who takes part?",
+        caption="Time: the flatter, the shorter the rounds. Participation: the nearer to the "
+        "straight line, the more evenly clients took part. Bands are 95 % intervals over seeds.",
         panels=[
             Panel(x="round", y="virtual time (s)", title="Time spent", marks=clocks),
             Panel(x=x, y=y, title="Participation (Lorenz curve)", marks=spread),
@@ -118,6 +143,7 @@ def regret_plot(results: Results) -> Plot:
     axes: dict[str, Any] = {"x": "round", "y": "cumulative regret (reward units)"}
     return Plot(
         name="regret",
+        question="How much is lost to one who knows all speeds?",
         caption="How much more the genie would have got. Bands are 95 % intervals over seeds.",
         panels=[
             Panel(title="Regret against the genie", marks=plain, **axes),
@@ -137,7 +163,8 @@ def data_plot(results: Results) -> Plot:
     bars = [Bars(label=f"label {i}", names=names, height=own) for i, own in enumerate(counts)]
     return Plot(
         name="data",
-        caption=f"The data of the clients (first world): {in_words(split)}",
+        question="What data do clients hold?",
+        caption=f"One bar for each client, in the first world: {in_words(split)}",
         panels=[Panel(x="clients, small to large", y="samples", marks=bars)],
         title=in_words(split),
     )
@@ -157,8 +184,20 @@ def in_words(split: Split) -> str:
     return words + "."
 
 
-def heat_plot(results: Results, label: str) -> Plot:
+def heat_plot(results: Results) -> Plot:
     """Return who took part when, in the first world."""
+    return Plot(
+        name="participation",
+        question="Who takes part when?",
+        caption="A column is a client, a row a block of rounds, in the first world. Dark: it took "
+        "no part; the brighter the more, up to three times an equal share.",
+        panels=[heat_panel(results, label) for label in results.scenario.policies],
+        on_paper=False,
+    )
+
+
+def heat_panel(results: Results, label: str) -> Panel:
+    """Return who took part when under a policy."""
     cohorts = took_part(results.run_file(label, 0).read())
     n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
     edges = np.unique(np.linspace(0, rounds, min(N_BLOCKS, rounds) + 1).astype(int))
@@ -171,13 +210,7 @@ def heat_plot(results: Results, label: str) -> Plot:
         value=counts[:, clients] * n_clients / results.scenario.cohort_size,
         label="share",
     )
-    return Plot(
-        name=f"participation-{label}",
-        caption=f"Who took part when under {label} (first world): selections of a client within a "
-        "block of rounds, in multiples of an equal share.",
-        panels=[Panel(x="clients, slow to fast", y="round", marks=[heat])],
-        on_paper=False,
-    )
+    return Panel(x="clients, slow to fast", y="round", title=label, marks=[heat])
 
 
 def learned_plot(results: Results) -> Plot:
@@ -193,6 +226,7 @@ def learned_plot(results: Results) -> Plot:
     marks.append(Line(label="truth", x=ends, y=ends, is_grey=True))
     return Plot(
         name="learned",
+        question="Are the speeds that were seen the true ones?",
         caption="Speeds as observed, with 95 % intervals, against the truth (first world). Click a "
         "policy in the legend to hide it.",
         panels=[Panel(x="true mean speed", y="observed mean speed", marks=marks)],

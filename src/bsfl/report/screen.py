@@ -149,7 +149,7 @@ def _rule_label(mark: Rule, panel: Panel) -> dict[str, Any]:
     own: dict[str, Any] = {"text": text(mark.label), "showarrow": False, "font": {"size": 11}}
     if mark.is_upright:
         return own | {"x": at, "y": 1, "yref": "paper", "xanchor": "left", "yanchor": "top"}
-    return own | {"y": at, "x": 1, "xref": "paper", "xanchor": "right", "yanchor": "bottom"}
+    return own | {"y": at, "x": 0, "xref": "paper", "xanchor": "left", "yanchor": "bottom"}
 
 
 def _numbers(values: Numbers) -> list[float | None]:
@@ -205,8 +205,8 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
         case Heat():
             own = {"x": list(map(text, mark.names)), "y": _numbers(mark.y)}
             own["z"] = [_numbers(row) for row in mark.value]
-            bar = {"title": {"text": name}, "thickness": 12, "outlinewidth": 0}
-            scale = {"colorscale": "Viridis", "zmin": 0, "zmax": 3, "colorbar": bar}
+            scale = {"colorscale": "Viridis", "zmin": 0, "zmax": 3, "showscale": False}
+            own["hovertemplate"] = f"%{{x}}, %{{y}}: {name} %{{z:.2f}}<extra></extra>"
             return [{"type": "heatmap", **own, **scale}]
         case Rule():
             return []

@@ -16,8 +16,9 @@ import numpy as np
 
 from bsfl import checks, sealed
 from bsfl.analysis.summary import Summary, summarise
-from bsfl.analysis.tables import summary_table
+from bsfl.analysis.tables import summary_table, winners_table
 from bsfl.analysis.target import at_the_end, find_target, time_to
+from bsfl.analysis.verdict import overall
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
 from bsfl.fairness import gini
@@ -132,8 +133,11 @@ class Leaderboard:
             scenarios = [quick(one) for one in scenarios]
         standings = self.compete(scenarios, folder, effort)
         tried = f"Every policy could try up to {self.tune} settings in a world of its own."
+        summaries = [one.summary for one in standings]
+        winners = [winners_table(summaries)] if len(summaries) > 1 else []
         pareto = Plot(
             name="pareto",
+            question="What do short rounds cost in evenness?",
             caption="Lower and further left is better. The grey lines are what BSFL, and the genie "
             "that is told true speeds, reach with other weights.",
             panels=[one.panel() for one in standings],
@@ -142,9 +146,9 @@ class Leaderboard:
         return Findings(
             title="Leaderboard",
             verdict=[
+                *overall(summaries),
                 f"Times are virtual, rounds close by {self.rounds}. "
                 f"{tried if self.tune > 1 else 'Nothing was tuned.'}",
-                *(one.summary.verdict() for one in standings),
                 *(line for one in standings for line in one.summary.mixed()),
             ],
             numbers={
@@ -152,8 +156,14 @@ class Leaderboard:
                 "rounds": self.rounds,
                 "scenarios": {one.summary.scenario.name: one.as_json() for one in standings},
             },
-            tables=[summary_table(one.summary, "leaderboard", one.note()) for one in standings],
-            brief=[summary_table(one.summary, "podium") for one in standings],
+            tables=[
+                *winners,
+                *(summary_table(one.summary, "leaderboard", one.note()) for one in standings),
+            ],
+            brief=[
+                *(summary_table(one.summary, "podium") for one in standings),
+                *winners,
+            ],
             plots=[pareto],
         )
 

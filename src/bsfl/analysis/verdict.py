@@ -1,0 +1,142 @@
+"""What results say in a few sentences: who was best, by how much, and whether it may be chance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsfl.analysis.metrics import BASELINES, METRICS
+from bsfl.analysis.statistics import interval
+from bsfl.analysis.summary import Summary
+
+ONE_WORLD = 1.28
+"""Ratio that two equal policies may show in one world: their times to the target differ by about a
+tenth from world to world (docs/leaderboard-barrier.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
+
+
+SPEED_UPS = {"time_to_target_s": "target_speed_up", "mean_round_s": "speed_up"}
+"""Which metric says how many times as fast as the baseline, by what decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """Who is best by a metric.
+
+    Attributes:
+        label: Its policy.
+        key: The metric.
+        tied: Who cannot be told apart from it.
+        n_others: With how many it competed.
+    """
+
+    label: str
+    key: str
+    tied: tuple[str, ...]
+    n_others: int
+
+
+def winner(summary: Summary) -> Winner | None:
+    """Return who is best; None: nobody reached the target in every world.
+
+    By the time to the target or, where nothing is trained, by the mean round. Who knows the truth
+    does not compete, unless nobody else plays. Two are told apart if the 95 % interval of
+    their ratio, world by world, leaves 1 out; where there is one world alone, if they differ by
+    more than equals do.
+    """
+    ranked, key = summary.ranked(), summary.ranking[0]
+    first, *others = [k for k in ranked if k not in summary.told] or ranked
+    if summary.interval(first, key) is None:
+        return None
+    own = summary.policies[first][key]
+    tied = []
+    for label in others:
+        ratio = summary.policies[label][key] / own
+        found = interval(ratio) if np.isfinite(ratio).all() else None
+        if found and (found.mean < ONE_WORLD if summary.seeds == 1 else found.low <= 1.0):
+            tied.append(label)
+    return Winner(first, key, tuple(tied), len(others))
+
+
+def verdict(summary: Summary) -> list[str]:
+    """Return who was best and by how much, whether it may be chance, and what it cost."""
+    found = winner(summary)
+    if found is None:
+        return [f"Too short to tell: nobody reached {summary.target} in every world."]
+    label, key = found.label, found.key
+    base = baseline(summary)
+    others = [] if base in (None, label) else [str(base)]
+
+    def told(key: str, unit: str = "", per: str = "") -> str:
+        """Return a number of the best, and beside it that of the baseline."""
+        own, *rest = (f"{summary.text(k, key, wide=False)}{unit}" for k in (label, *others))
+        return f"{own}{per}" + "".join(f", {base} {one}" for one in rest)
+
+    faster = summary.interval(label, SPEED_UPS[key]) if others else None
+    times = f", {faster.text('.2f')} times as fast as {base}" if faster else ""
+    if key == "mean_round_s":
+        first = f"{label} has the shortest rounds: {told(key, ' s')}{times}"
+    else:
+        after = summary.text(label, key, wide=False)
+        waited = told("mean_round_s", " s", " a round")
+        first = f"{label} reached {summary.target} after {after} s{times}; it waited {waited}"
+    more = filter(None, (_certainty(summary, found), _price(summary, found), _regret(summary)))
+    return [one for one in (f"{first}.", " ".join(more)) if one]
+
+
+def baseline(summary: Summary) -> str | None:
+    """Return the label of the policy that others are compared with, if it plays."""
+    named = {policy: label for label, (policy, _) in summary.scenario.policies.items()}
+    return next((named[policy] for policy in BASELINES if policy in named), None)
+
+
+def _certainty(summary: Summary, found: Winner) -> str:
+    if not found.n_others:
+        return ""
+    if found.tied:
+        return f"Not told apart from it: {', '.join(found.tied)}."
+    if summary.seeds > 1:
+        return "It is ahead of all others beyond chance."
+    return "It is ahead of all others by more than equals differ in one world."
+
+
+def _price(summary: Summary, found: Winner) -> str:
+    """Return what the best does to evenness."""
+    base = baseline(summary)
+    if base in (None, found.label):
+        return ""
+    own, theirs = (summary.mean(label, "gini") for label in (found.label, str(base)))
+    form = METRICS["gini"].form
+    words = "less evenly" if own > theirs else "more evenly"
+    return (
+        f"Clients take part {words} than with {base}: Gini {own:{form}} against {theirs:{form}}."
+        if np.isfinite([own, theirs]).all() and f"{own:{form}}" != f"{theirs:{form}}"
+        else ""
+    )
+
+
+def _regret(summary: Summary) -> str:
+    """Return who has the least regret, where it is measured and somebody competes."""
+    known = [k for k in summary.policies if k not in summary.told and summary.interval(k, "regret")]
+    if len(known) < 2:
+        return ""
+    least = min(known, key=lambda label: summary.mean(label, "regret"))
+    return f"{least} has the least regret, {summary.text(least, 'regret', wide=False)}."
+
+
+def overall(summaries: list[Summary]) -> list[str]:
+    """Return in how many scenarios the best policies are first, or level with the first."""
+    winners = [found for one in summaries if (found := winner(one))]
+    if not winners:
+        return ["Too short to tell: nobody reached the target in every world of a scenario."]
+    level: dict[str, int] = {}
+    for found in winners:
+        for label in (found.label, *found.tied):
+            level[label] = level.get(label, 0) + 1
+    best = max(level.values())
+    who = " and ".join(label for label, n in level.items() if n == best)
+    are = "is" if who in level else "are"
+    n = len(summaries)
+    return [
+        f"{who} {are} first, or not told apart from the first, in {best} of {n} scenarios."
+        if n > 1
+        else f"{summaries[0].scenario.name}: {verdict(summaries[0])[0]}"
+    ]

@@ -1,5 +1,7 @@
 """Every Python snippet in the documentation runs as it stands, and every link leads somewhere.
 
+The tutorials, whose snippets belong together, are run by docs/test_tutorials.py.
+
 A snippet that plays long opens with "```python slow", and is left out of the quick tests; one that
 opens with "```python mlflow" is left out where that package is not installed.
 `python tests/test_docs.py` writes the tables that come from the registry.
@@ -21,7 +23,7 @@ from bsfl.requirements import needs_of
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted({*(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs" / "tutorials").iterdir()}),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 STRICT = ["-W", "error"]  # as in pyproject.toml
@@ -59,10 +61,35 @@ def test_snippets_run(code, flags, tmp_path):
         assert comment in run.stdout, f"print({printed}) did not print {comment}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+LINKED = sorted(
+    {*PAGES, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob(".github/**/*.md")}
+)
+CODE = re.compile(r"^(`{3,}).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def anchors_of(page):
+    """Return the anchors of a page's headings, as code hosts and the site make them."""
+    text = re.sub(r"^(`{3,}).*?^\1", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in shown}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?://)([^)#]*)(?:#[^)]*)?\)", page.read_text()):
-        assert not target or (page.parent / target).exists(), target
+    text = re.sub(CODE, "code", page.read_text())
+    targets = re.findall(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)", text)
+    for target, anchor in targets:
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors_of(there), f"{target}#{anchor}"
+
+
+def test_a_dead_anchor_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# One: two\n```sh\n# no heading\n```\n## `alpha` and [more](x.md)\n")
+    assert anchors_of(page) == {"one-two", "alpha-and-more"}
 
 
 def test_the_walks_through_the_house_lead_somewhere():

@@ -385,7 +385,8 @@ class Scheduler(Monitored):
             policy: The policy to go on with. Needed when it was a class or had functions of your
                 own, which a file cannot hold; otherwise it replaces the saved settings, all but
                 those that say how answers are remembered.
-            journal, on_round: As in Scheduler; a file does not hold them.
+            journal: As in Scheduler; a file does not hold it.
+            on_round: As in Scheduler; a file does not hold it.
         """
         path = Path(path).absolute()
         stamp = statefile.stamp_of(path)

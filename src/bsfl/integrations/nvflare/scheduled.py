@@ -51,7 +51,8 @@ class Scheduled:
         """Take what the workflow takes, and the settings of the scheduler.
 
         Args:
-            args, kwargs: For the workflow; its num_clients is the size of a cohort.
+            *args: For the workflow.
+            **kwargs: For the workflow; its num_clients is the size of a cohort.
             policy: The name of a selection rule.
             settings: Its settings.
             deadline_s: Seconds after which a round ends without those who have not answered.

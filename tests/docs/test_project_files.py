@@ -1,0 +1,56 @@
+"""What is said of the project in several files is the same in all of them."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import bsfl
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_version_and_date_are_the_same_everywhere():
+    releases = re.findall(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert releases[0][0] == bsfl.__version__
+    assert f"\nversion: {bsfl.__version__}\n" in citation
+    assert f"\ndate-released: {releases[0][1]}\n" in citation
+    assert [date for _, date in releases] == sorted((date for _, date in releases), reverse=True)
+
+
+def test_workflows_try_every_python_that_is_promised():
+    yaml = pytest.importorskip("yaml", reason="the extra docs is not installed")
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    tried = workflow["jobs"]["tests"]["strategy"]["matrix"]["include"]
+    promised = [
+        kind.rpartition(" ")[2] for kind in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", kind)
+    ]
+    assert sorted({row["python"] for row in tried}) == promised
+    assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
+    (numpy,) = PROJECT["dependencies"]
+    (flwr,) = PROJECT["optional-dependencies"]["flower"]
+    assert tried[0]["numpy"] == numpy.replace(">=", "==") + ".*"
+    assert tried[0]["flwr"] == re.sub(r">=([\d.]+),.*", r"==\1.*", flwr)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".pre-commit-config.yaml", "CITATION.cff", *ROOT.glob(".github/workflows/*.yml")],
+    ids=lambda path: Path(path).name,
+)
+def test_files_of_other_tools_are_yaml_and_name_no_registry(path):
+    yaml = pytest.importorskip("yaml", reason="the extra docs is not installed")
+    text = (ROOT / path).read_text()
+    assert isinstance(yaml.safe_load(text), dict)
+    assert not re.search(r"index-url|pypi\.org|://(?!arxiv\.org)", text)
+
+
+def test_wheels_hold_what_the_commands_need():
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]
+    assert wheel["wheel"]["force-include"] == {"scenarios": "bsfl/scenarios"}
+    assert all((ROOT / path).exists() for path in wheel["sdist"]["include"])

@@ -18,6 +18,8 @@ from bsfl.errors import InvalidInput
 
 State = Any
 """A dataclass of arrays (first axis: clients), plain numbers and further states."""
+MOST_ROUNDS = 2**30
+"""Largest round, and largest number in a narrow column: far from where four bytes end."""
 FEW = 1024
 """Numbers of an array that are copied whole rather than by client."""
 
@@ -134,6 +136,8 @@ def restored(
             raise InvalidInput(f"{leaf} has numbers of another kind")
         if stored.shape != known.shape and not may_grow:
             raise InvalidInput(f"{leaf} has the shape {stored.shape}, {known.shape} was expected")
+        if known.dtype == np.int32:  # what is too large for it is refused below
+            stored = np.clip(stored, -1, MOST_ROUNDS + 1)
         with np.errstate(over="ignore"):  # infinite then, which is refused below
             exact = stored.astype(known.dtype, copy=False)  # a smaller kind would run over
         put(state, leaf, exact if stored.ndim else exact.item())
@@ -160,12 +164,13 @@ def check(state: State) -> None:
 def _check_limits(one: "Field[Any]", values: npt.NDArray[Any]) -> None:
     if values.dtype.kind == "b":
         return
+    most = MOST_ROUNDS if values.dtype == np.int32 else LARGEST
     values = values.astype(np.int64 if values.dtype.kind == "i" else np.float64, copy=False)
     start = one.metadata.get("start", one.default if isinstance(one.default, int | float) else 0)
     low, high = one.metadata.get("low"), one.metadata.get("high")
     if values.dtype.kind == "i":
         fine = (values >= (min(0, start) if low is None else low)) & (
-            values <= (LARGEST if high is None else high)
+            values <= (most if high is None else high)
         )
     else:
         fine = (values >= (-LARGEST_FLOAT if low is None else low)) & (

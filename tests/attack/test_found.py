@@ -160,3 +160,25 @@ def test_a_client_that_is_named_twice_in_other_words_answers_once():
     twice = Word(one)
     refused = scheduler.observe({one: 2.0, twice: 3.0})
     assert list(refused) == [twice]
+
+
+@pytest.mark.parametrize(("kind", "count"), [("i4", 2**31 - 1), ("i8", 2**32 + 1)])
+def test_a_count_that_would_run_over_is_refused(tmp_path, kind, count):
+    """Four bytes end soon after 2 x 10^9; 2^32 + 1 would become 1 in them."""
+    path = tmp_path / "s.bsfl"
+    started().save(path)
+    content = content_of(path)
+    (place,) = (i for i, (name, *_) in enumerate(content.arrays) if name == "ledger/answered")
+    content.put(place, np.full(3, count, kind))
+    path.write_bytes(content.to_bytes())
+    with pytest.raises(CorruptFile, match="answered holds"):
+        Scheduler.load(path)
+
+
+def test_a_round_beyond_all_counting_is_refused(tmp_path):
+    path = tmp_path / "s.bsfl"
+    scheduler = started()
+    scheduler.t = 2**31 - 2
+    scheduler.save(path)
+    with pytest.raises(CorruptFile, match="t must be"):
+        Scheduler.load(path)

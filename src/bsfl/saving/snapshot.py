@@ -41,7 +41,7 @@ from bsfl.saving.migrations import SCHEMA, Header, migrated
 from bsfl.saving.saved_policy import described, policy_of
 from bsfl.saving.statefile import Arrays
 from bsfl.solvers import TooManyCohorts
-from bsfl.state import leaves, restored
+from bsfl.state import MOST_ROUNDS, leaves, restored
 
 KINDS = {
     "clients/member": "b",
@@ -201,7 +201,7 @@ def _check_header(header: Header) -> None:
     if header["forget_after"] is not None:
         checks.natural("forget_after", header["forget_after"])
     checks.natural("seed", header["seed"], low=0, high=LARGEST_SEED)
-    checks.natural("t", header["t"], low=0)
+    checks.natural("t", header["t"], low=0, high=MOST_ROUNDS)
     for key in ("n_ids", "n_state"):
         checks.natural(key, header[key], low=0)
     if header["n_available"] is not None or header["t"]:

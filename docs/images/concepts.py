@@ -11,13 +11,15 @@ import numpy as np
 
 from bsfl import BSFL, CsUcb, Pace, UniformRandom
 from bsfl.fairness import gini
+from bsfl.report.plots import POLICY_LOOKS, Look
 from bsfl.scenario import find_scenario
 from bsfl.simulation import Objective, simulate
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
 
-COLOUR = {"Pace": "#0072b2", "random": "#777777", "CS-UCB": "#d55e00", "BSFL": "#009e73"}
+NAMES = {"Pace": "pace", "random": "random", "CS-UCB": "cs-ucb", "BSFL": "bsfl"}
+COLOUR = {shown: Look.of(POLICY_LOOKS[name]).colour for shown, name in NAMES.items()}
 ROUNDS, M, WORLDS = 500, 10, 5
 LATE = 80  # the first of the rounds that are looked at closely
 

@@ -122,6 +122,8 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     place = page.file.src_uri
+    if place == "index.md":
+        page.meta["hide"] = ["navigation"]  # it would be a list of one
     if place.startswith("reference/"):
         page.meta["search"] = {"boost": 0.3}  # a page that explains comes before a signature
     if place.startswith("tutorials/"):

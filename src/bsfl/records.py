@@ -262,9 +262,11 @@ class RoundRecord:
         duration_s: How long the round took: the longest latency of those that were waited for;
             None where nobody measured it.
         clock_s: Virtual time at the end of the round; None outside a simulation.
-        n_answered, n_timeouts, n_failed, n_late: Members whose answers entered the model, that
-            missed the deadline, that failed, and that answered when the round was over, as far as
-            they were reported; None where none was. A simulation counts timeouts alone.
+        n_answered: Members whose answers entered the model, as far as they were reported; None
+            where none was, and in a simulation.
+        n_timeouts: Members that missed the deadline, likewise; a simulation counts them.
+        n_failed: Members that failed, likewise.
+        n_late: Members that answered when the round was over, likewise.
         regret: What the genie's cohort would have been worth more; None where it is not computed.
         train_loss: Mean loss that members whose answers entered the model told; None where nobody
             did.

@@ -1,6 +1,7 @@
 """Every tutorial runs from top to bottom, and prints what it says that it prints.
 
-`python tests/docs/test_tutorials.py` writes what the cells print into the tutorials.
+`python tests/docs/test_tutorials.py [NAME ...]` writes what the cells print into the tutorials, and the figures
+that they save as tutorial-*.png into docs/images.
 """
 
 import importlib.util
@@ -94,8 +95,12 @@ def rewritten(text, folder):
 
 
 if __name__ == "__main__":
+    import shutil
     from tempfile import TemporaryDirectory
 
     for tutorial in TUTORIALS:
-        with TemporaryDirectory() as place:
-            tutorial.write_text(rewritten(tutorial.read_text(), place))
+        if not sys.argv[1:] or tutorial.stem in sys.argv[1:]:
+            with TemporaryDirectory() as place:
+                tutorial.write_text(rewritten(tutorial.read_text(), place))
+                for figure in Path(place).glob("tutorial-*.png"):
+                    shutil.copy(figure, ROOT / "docs" / "images")

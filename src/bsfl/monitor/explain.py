@@ -67,7 +67,8 @@ class Explanation:
         cost: Of which: what the pace of the alternative is worse.
         gain: Less: what its members are worth more; difference = cost - gain.
         latency_s: How long the client was expected to take, where the objective has seconds.
-        leaving, entering: Who would have left the cohort for the alternative, and who come in.
+        leaving: Who would have left the cohort for the alternative.
+        entering: Who would have come in.
     """
 
     client: Any

@@ -40,8 +40,14 @@ def test_settings_of_classes_and_of_functions():
     def draw(n_clients, rng, *, mean, sd=2.0):
         return n_clients
 
-    drawn = Registry("population", {"normal": draw})
+    drawn = Registry("population", {"normal": draw}, given=("n_clients", "rng"))
     assert drawn.settings("normal") == {"mean": REQUIRED, "sd": 2.0}
+    assert drawn.call("normal", 5, None, mean=1.0) == 5
+    with pytest.raises(InvalidInput, match="population 'normal' has no setting 'men'; did you"):
+        drawn.call("normal", 5, None, men=1.0)
+    message = r"must take n_clients, rng, and settings after that, got \(n_clients\)"
+    with pytest.raises(InvalidInput, match=message):
+        drawn.call(lambda n_clients: 3, 5, None)
     assert POLICIES.settings("cs-ucb") == {"tau_max": REQUIRED, "exploration": 1.0}
 
 

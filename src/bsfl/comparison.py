@@ -32,8 +32,9 @@ from bsfl.registry import absolute_reference, is_reference
 from bsfl.runs import Results, run_scenario, watch
 from bsfl.scenario import Scenario, find_scenario, parse_scenario
 from bsfl.scenario.given import GivenFleet, GivenTask, described, described_fleet, policy_entry
+from bsfl.scenario.parse import check_label
 from bsfl.scenario.round_spec import Barrier
-from bsfl.scenario.scenario import MAX_ROUNDS, check_label
+from bsfl.scenario.scenario import MAX_ROUNDS
 
 AnyPolicy = str | type[Policy] | Policy
 """A name from `bsfl policies`, "mine.py:Class", a class, or a policy with its settings."""

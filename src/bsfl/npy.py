@@ -30,15 +30,15 @@ MAX_DIRECTORY = 1 << 16
 """Bytes of the table of contents of an .npz; that of four arrays has about 250."""
 _MAGIC = b"\x93NUMPY"
 _HEADER = re.compile(
-    r"\{'descr': '([<>|=]?(?:b1|[iu][1248]|f[248]))', 'fortran_order': (True|False), "
+    r"\{'descr': '([<>|=]?(?:b1|[iu][1248]|f[248]|U[0-9]{1,4}))', 'fortran_order': (True|False), "
     r"'shape': \(([0-9, ]*)\), *\}\s*"
 )
 _ZIP_END = struct.Struct("<4s4H2LH")
 _ZIP64_END = b"PK\x06\x07"
 
 
-def read_npy(file: IO[bytes], accept: Accept) -> npt.NDArray[Any]:
-    """Return the array of numbers in a .npy file; see FAULTS."""
+def read_npy(file: IO[bytes], accept: Accept, *, has_text: bool = False) -> npt.NDArray[Any]:
+    """Return the array of numbers, or of texts if they are allowed, in a .npy file; see FAULTS."""
     start = file.read(8)
     if len(start) < 8 or not start.startswith(_MAGIC):
         raise ValueError("it is not in numpy's format")
@@ -49,6 +49,8 @@ def read_npy(file: IO[bytes], accept: Accept) -> npt.NDArray[Any]:
     if not found:
         raise ValueError("its header is not that of an array of numbers")
     dtype: np.dtype[Any] = np.dtype(found[1])
+    if dtype.kind == "U" and not has_text:
+        raise ValueError("its header is not that of an array of numbers")
     shape = tuple(int(n) for n in found[3].split(",") if n.strip())
     accept(dtype, shape)
     n_bytes = dtype.itemsize * math.prod(shape)
@@ -74,7 +76,9 @@ def open_npz(file: IO[bytes]) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def read_member(archive: zipfile.ZipFile, name: str, accept: Accept) -> npt.NDArray[Any] | None:
+def read_member(
+    archive: zipfile.ZipFile, name: str, accept: Accept, *, has_text: bool = False
+) -> npt.NDArray[Any] | None:
     """Return an array of an .npz by its name; None: there is no such one."""
     if f"{name}.npy" not in archive.namelist():
         return None
@@ -82,4 +86,4 @@ def read_member(archive: zipfile.ZipFile, name: str, accept: Accept) -> npt.NDAr
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{name} is compressed in a way that numpy does not use")
     with archive.open(info) as member:
-        return read_npy(member, accept)
+        return read_npy(member, accept, has_text=has_text)

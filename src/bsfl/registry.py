@@ -1,7 +1,7 @@
 """Things by name: what there is, which settings it takes, and how it is written down.
 
-One Registry holds the policies, another the populations, the splits, the solvers and so on. A name
-means, in this order,
+One Registry holds the policies, another the populations, availabilities, splits, data sets, tasks,
+solvers and so on. A name means, in this order,
 
     "bsfl"                   what comes with bsfl
     "theirs"                 an entry point of an installed package, such as group `bsfl.policies`
@@ -15,7 +15,7 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -43,10 +43,18 @@ class Registry(Mapping[str, T]):
         what: What such a thing is called in messages, such as "policy".
         known: What comes with bsfl, or "module:name" for what is imported when it is asked for.
         group: Entry points of other packages that belong here; None: there are none.
+        given: What such a thing is called with; the parameters after these are its settings.
     """
 
-    def __init__(self, what: str, known: Mapping[str, Any], *, group: str | None = None) -> None:
-        self.what, self.known, self.group = what, dict(known), group
+    def __init__(
+        self,
+        what: str,
+        known: Mapping[str, Any],
+        *,
+        group: str | None = None,
+        given: Sequence[str] = (),
+    ) -> None:
+        self.what, self.known, self.group, self.given = what, dict(known), group, tuple(given)
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -116,15 +124,19 @@ class Registry(Mapping[str, T]):
 
     def settings(self, name: str | T) -> dict[str, Any]:
         """Return the settings of a thing with their defaults, REQUIRED where there is none."""
-        return settings_of(self.find(name))  # type: ignore[arg-type]
+        return settings_of(self.find(name), self.given)  # type: ignore[arg-type]
+
+    def call(self, name: str | T, /, *given: Any, **settings: Plain) -> Any:
+        """Return what the thing with this name makes of what it is given, with these settings."""
+        check_settings(f"{self.what} {name!r}", settings, self.settings(name))
+        make: Any = self.find(name)
+        return make(*given, **settings)
 
     def make(self, name: str | T, /, **settings: Plain) -> Any:
         """Return the thing with this name and these settings; parts may be plain data."""
-        factory: Any = self.find(name)
-        check_settings(f"{self.what} {name!r}", settings, settings_of(factory))
-        parts = parts_of(factory)
+        parts = parts_of(self.find(name))
         made = {key: parts[key].part(value) for key, value in settings.items() if key in parts}
-        return factory(**settings | made)
+        return self.call(name, **settings | made)
 
     def part(self, value: Plain) -> Any:
         """Return the part that plain data stands for: a table or a name; others are left alone."""
@@ -177,14 +189,19 @@ def parts_of(thing: Any) -> dict[str, Registry[Any]]:
     return {f.name: f.metadata["parts"] for f in fields(thing) if "parts" in f.metadata}
 
 
-def settings_of(thing: Callable[..., Any]) -> dict[str, Any]:
-    """Return settings and defaults: what a class takes, or a function's keyword-only parameters."""
-    is_class = isinstance(thing, type)
-    return {
-        p.name: p.default
-        for p in inspect.signature(thing).parameters.values()
-        if p.kind is p.KEYWORD_ONLY or (is_class and p.kind is p.POSITIONAL_OR_KEYWORD)
-    }
+def settings_of(thing: Callable[..., Any], given: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the settings of a thing with their defaults: the parameters after what it is given."""
+    signature, n_given = inspect.signature(thing), len(given)
+    parameters = signature.parameters.values()
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    first = [p.name for p in parameters if p.kind in by_place][:n_given]
+    if len(first) < n_given:
+        raise InvalidInput(
+            f"{getattr(thing, '__qualname__', thing)} must take {', '.join(given)}, and settings "
+            f"after that, got {signature}"
+        )
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {p.name: p.default for p in parameters if p.kind in named and p.name not in first}
 
 
 def check_settings(what: str, given: Iterable[str], settings: Mapping[str, Any]) -> None:
@@ -195,6 +212,12 @@ def check_settings(what: str, given: Iterable[str], settings: Mapping[str, Any])
     missing = [k for k, default in settings.items() if default is REQUIRED and k not in given]
     if missing:
         raise InvalidInput(f"{what} needs a value for {', '.join(missing)}")
+
+
+def check_kind(what: str, thing: object, names: Iterable[str]) -> None:
+    """Check that something of a user's own has what its kind must have."""
+    if missing := [name for name in names if not hasattr(thing, name)]:
+        raise InvalidInput(f"{what} must have {', '.join(missing)}, got {thing!r}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -237,6 +260,6 @@ def load_reference(name: str) -> Any:
             del sys.modules[module_name]
             raise
     if not hasattr(module, attribute):
-        own = [key for key, value in vars(module).items() if isinstance(value, type)]
+        own = [key for key, value in vars(module).items() if callable(value)]
         raise InvalidInput(f"{file} has no {attribute!r}{nearest(attribute, own)}")
     return getattr(module, attribute)

@@ -9,6 +9,7 @@ from bsfl.errors import InvalidInput
 from bsfl.fleet.split import (
     SPLITS,
     add_noise,
+    by_client,
     client_images,
     dirichlet,
     iid,
@@ -29,7 +30,11 @@ def rng(seed=0):
 
 
 def draw(name, labels, n_clients, seed=0):
-    return SPLITS[name](labels, n_clients, rng(seed), **SETTINGS.get(name, {}))
+    settings = SETTINGS.get(name, {})
+    if name == "client":  # one after the other, or for 50 of 100
+        n_own = 2 * n_clients if len(labels) == len(BALANCED) else n_clients
+        settings = {"client": np.arange(len(labels)) % n_own}
+    return SPLITS[name](labels, n_clients, rng(seed), **settings)
 
 
 @st.composite
@@ -206,7 +211,39 @@ def test_the_settings_of_every_split_can_be_listed():
         "dirichlet": {"alpha": REQUIRED, "size_sigma": 0.0},
         "shards": {"shards_per_client": 2},
         "quantity": {"sigma": 1.0},
+        "client": {"client": None},
     }
+
+
+def test_by_client_everyone_holds_its_own():
+    split = by_client([0, 1, 1, 0, 1], 2, rng(), client=[7, 3, 7, 7, 3])
+    assert [split.of(k).tolist() for k in range(2)] == [[1, 4], [0, 2, 3]]
+    assert split.chosen.tolist() == [3, 7]
+    fewer = by_client(BALANCED, 4, rng(), client=np.arange(6000) % 30)
+    assert len(set(fewer.chosen)) == 4
+    for k, one in enumerate(fewer.chosen):
+        assert fewer.of(k).tolist() == list(range(one, 6000, 30))
+    with pytest.raises(InvalidInput, match="n_clients must be at most 2, the clients of the data"):
+        by_client([0, 1, 1], 3, rng(), client=[0, 1, 1])
+    with pytest.raises(InvalidInput, match="needs data that says whose each sample is"):
+        by_client([0, 1, 1], 3, rng())
+
+
+def test_a_split_of_ones_own_is_dealt_by_positions():
+    def halves(labels, n_clients, rng, first=2):
+        return [np.arange(first), np.arange(first, len(labels))]
+
+    split = make_split(halves, [0, 0, 1, 1, 1], 2, seed=0, first=1, label_noise=(1.0, 1.0))
+    assert [split.of(k).tolist() for k in range(2)] == [[0], [1, 2, 3, 4]]
+    assert split.labels.tolist() == [1, 1, 0, 0, 0]
+    with pytest.raises(InvalidInput, match="must deal to 3 clients, got 2"):
+        make_split(halves, [0, 0, 1], 3, seed=0)
+    with pytest.raises(InvalidInput, match="client 1 must hold a list of at least one position"):
+        make_split(halves, [0, 0, 1], 2, seed=0, first=3)
+    with pytest.raises(
+        InvalidInput, match="client 0 must hold positions between 0 and 2, got 0 to 3"
+    ):
+        make_split(halves, [0, 0, 1], 2, seed=0, first=4)
 
 
 @pytest.mark.parametrize(

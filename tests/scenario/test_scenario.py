@@ -107,13 +107,16 @@ def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
         ({"fleet__latency__sigma": -1}, r"\[fleet\]: sigma must be between 0 and 10"),
         (
             {"fleet__availability": {"kind": "never"}},
-            r"\[fleet.availability\]: kind must be one of",
+            r"\[fleet.availability\]: unknown availability 'never'; known are always, indep",
         ),
-        ({"fleet__availability": {"kind": "recorded"}}, "path must be given for kind = 'recorded'"),
-        ({"fleet__availability": {"kind": "intervals"}}, "for kind = 'recorded' or 'intervals'"),
+        ({"fleet__availability": {"kind": "recorded"}}, r"availability\]: missing key 'path'"),
+        (
+            {"fleet__availability": {"kind": "recorded", "path": 3}},
+            "path must be the name of a file, got 3",
+        ),
         (
             {"fleet__availability": {"kind": "week", "path": "x"}},
-            "path must be given for kind = 'recorded' or 'intervals', and only for them",
+            r"\[fleet.availability\]: unknown key 'path'; known are kind, start_hour",
         ),
         (
             {"fleet__availability": {"kind": "intervals", "path": "x.csv"}},
@@ -121,15 +124,15 @@ def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
         ),
         (
             {"fleet__availability": {"kind": "week", "start_hour": 25}},
-            r"\[fleet.availability\]: start_hour must be between 0 and 24, got 25",
+            r"\[fleet\]: start_hour must be between 0 and 24, got 25",
         ),
         (
             {"fleet__availability": {"start_hour": 3}},
-            "start_hour belongs to kind 'intervals' or 'week'",
+            "unknown key 'start_hour'; known are kind",
         ),
         (
             {"fleet__availability": {"kind": "week", "period_s": 9.0}},
-            "period_s belongs to kind = 'intervals'",
+            "unknown key 'period_s'; known are kind, start_hour",
         ),
         ({"fleet__drift": {"share": 0.5}}, r"\[fleet.drift\]: missing .*'at'"),
         (
@@ -141,12 +144,19 @@ def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
             "share must move at least 2 of the 12 clients, got 0.1",
         ),
         ({"fleet__drift": {"at": 3, "share": 0.5, "kind": "scale"}}, "needs a factor other than 1"),
-        ({"fleet__availability": {"probability": 0.5}}, "a probability below 1 belongs to kind"),
+        (
+            {"fleet__availability": {"probability": 0.5}},
+            "unknown key 'probability'; known are kind",
+        ),
         (
             {"fleet__availability": {"kind": "recorded", "path": "x"}},
             "x cannot be read as an .npz or",
         ),
-        ({"fleet__availability": {"kind": "phones"}}, "kind = 'phones' needs a probability below"),
+        ({"fleet__availability": {"kind": "phones"}}, "missing key 'probability'"),
+        (
+            {"fleet__availability": {"kind": "phones", "probability": 0.5}},
+            "probability must be between 0 and 0.12, got 0.5",
+        ),
         ({"fleet__latency": {"population": "trace"}}, "path must be the name of a file, got ''"),
         (
             {"fleet__latency": {"population": "trace", "path": 3}},

@@ -32,7 +32,7 @@ def list_command(data_dir: DataDir = None) -> None:
         table.add_column(column, no_wrap=True)
     table.add_column("where", overflow="fold")
     missing = []
-    for name, entry in CATALOGUE.items():
+    for name, entry in CATALOGUE.known.items():
         published, found = entry.published, where_is(entry, data_dir)
         where = f"{found[1]} ({found[0]})" if found else "not here"
         if entry.embedded:

@@ -1,5 +1,6 @@
 """The simulated clients: how fast they are, when they can be reached, what data they hold."""
 
+from bsfl.fleet.availabilities import AVAILABILITIES
 from bsfl.fleet.availability import Always, Independent, RecordedAvailability, read_availability
 from bsfl.fleet.fleet import Fleet
 from bsfl.fleet.intervals import Intervals, read_intervals
@@ -7,6 +8,7 @@ from bsfl.fleet.latency import (
     Flaky,
     Latencies,
     Recorded,
+    Sampled,
     Scaled,
     Swapped,
     clipped_normal,
@@ -19,6 +21,7 @@ from bsfl.fleet.split import SPLITS, Split, make_split
 from bsfl.fleet.week import phone_week
 
 __all__ = [
+    "AVAILABILITIES",
     "POPULATIONS",
     "SPLITS",
     "Always",
@@ -29,6 +32,7 @@ __all__ = [
     "Latencies",
     "Recorded",
     "RecordedAvailability",
+    "Sampled",
     "Scaled",
     "Split",
     "Swapped",

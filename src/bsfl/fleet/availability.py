@@ -58,6 +58,9 @@ class RecordedAvailability:
     device: npt.NDArray[np.int64]
     rounds_per_step: int = 1
 
+    def __post_init__(self) -> None:
+        checks.natural("rounds_per_step", self.rounds_per_step)
+
     def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         step = (t - 1) // self.rounds_per_step % len(self.state)
         return np.asarray(self.state[step, self.device] == 1)
@@ -86,7 +89,6 @@ def read_availability(
         raise InvalidInput(f"{path}: availability must be [time, device] with values 1, 0 and -1")
     n_devices = content.shape[1]
     device = rng.choice(n_devices, n_clients, replace=n_clients > n_devices)
-    checks.natural("rounds_per_step", rounds_per_step)
     return RecordedAvailability(content.astype(np.int8), device, rounds_per_step)
 
 

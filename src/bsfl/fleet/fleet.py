@@ -1,5 +1,6 @@
 """A simulated fleet: latencies, availability and data sizes that policies never see."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,7 @@ class Fleet:
         quality: Data quality of each client; None: all 1.
         features: What the server knows of each client beforehand, [client, feature]; None: nothing.
         lies: What some clients tell that is not so; None: all are honest.
+        ids: What the clients are called; None: as the latencies say, or by their number.
     """
 
     latency: Latencies
@@ -42,6 +44,7 @@ class Fleet:
     quality: FloatArray | None = None
     features: FloatArray | None = None
     lies: Lies | None = None
+    ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         checks.positive("tau_min", self.tau_min)
@@ -50,7 +53,10 @@ class Fleet:
             raise InvalidInput(
                 f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
             )
-
+        if self.ids is None:
+            object.__setattr__(self, "ids", getattr(self.latency, "ids", None))
+        if self.ids is not None and len(self.ids) != self.n_clients:
+            raise InvalidInput(f"ids must name all {self.n_clients} clients, got {len(self.ids)}")
         lives = self.availability
         if isinstance(lives, Intervals) and lives.n_clients != self.n_clients:
             raise InvalidInput(
@@ -61,6 +67,10 @@ class Fleet:
     @property
     def n_clients(self) -> int:
         return self.latency.n_clients
+
+    def name(self, client: int) -> str:
+        """Return what a client is called."""
+        return str(client) if self.ids is None else self.ids[client]
 
     @property
     def roster(self) -> Roster:

@@ -1,5 +1,6 @@
 """Clients that come and go on the virtual clock: who is online, since when and until when."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet.traces import read_rows
+from bsfl.fleet.traces import follow, read_rows
 from bsfl.records import BoolArray, FloatArray, IntArray, Rng
 
 HOUR_S = 3_600.0
@@ -126,7 +127,13 @@ class Intervals:
 
 
 def read_intervals(
-    path: Path, n_clients: int, rng: Rng, *, period_s: float = WEEK_S, start_hour: float = 0.0
+    path: Path,
+    n_clients: int,
+    rng: Rng,
+    *,
+    period_s: float = WEEK_S,
+    start_hour: float = 0.0,
+    ids: Sequence[str] | None = None,
 ) -> Intervals:
     """Return the intervals recorded in a CSV with the header client,start_s,end_s.
 
@@ -137,6 +144,7 @@ def read_intervals(
         path: The CSV file; the lines of one client are in the order of time.
         period_s: When the record starts again, seconds.
         start_hour: Hour of the record's first day at which the virtual clock starts.
+        ids: What the clients are called; those that the file knows do what it says of them.
     """
     checks.positive("period_s", period_s)
     recorded: dict[str, list[list[float]]] = {}
@@ -152,7 +160,7 @@ def read_intervals(
     start, end = np.array([interval for life in lives for interval in life]).T
     offsets = np.append(0, np.cumsum([len(life) for life in lives]))
     origin_s = HOUR_S * checks.between("start_hour", start_hour, 0.0, 24.0)
-    devices = rng.choice(len(lives), n_clients, replace=n_clients > len(lives))
+    devices = follow(list(recorded), n_clients, rng, ids)
     return Intervals(start, end, offsets, period_s, origin_s).followed_by(devices)
 
 

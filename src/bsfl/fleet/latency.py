@@ -11,12 +11,16 @@ from typing import Protocol
 
 import numpy as np
 
+from bsfl.errors import InvalidInput
+from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray, Rng
 
 MAX_SIGMA = 10.0
 """Standard deviation of the logarithm of a latency or a size; e^10 is 22,000 times."""
 N_NODES = 2001
 """Noise values at which the integrals of true means are evaluated (relative error about 1e-6)."""
+N_SAMPLED = 1000
+"""Draws from which the true means of a latency model of your own are taken."""
 
 _GRID = np.linspace(0.0, 1.0, N_NODES)
 _Z, _ROOT = 16.0 * _GRID - 8.0, 6.5 * _GRID  # the square of a root is an exponential noise
@@ -54,11 +58,13 @@ class Noisy:
         n_clients: How many clients there are.
         latency: Turns noise, a number or one per client, into seconds for every client.
         noise: "normal" or "exponential", both standard.
+        ids: What the clients are called, where they have names.
     """
 
     n_clients: int
     latency: Callable[[float | FloatArray], FloatArray]
     noise: str = "normal"
+    ids: Sequence[str] | None = None
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
         sample = rng.standard_normal if self.noise == "normal" else rng.standard_exponential
@@ -106,9 +112,11 @@ class Recorded:
 
     Attributes:
         recorded: Seconds, one array per client, not empty.
+        ids: What the clients are called, where they have names.
     """
 
     recorded: Sequence[FloatArray]
+    ids: Sequence[str] | None = None
 
     @property
     def n_clients(self) -> int:
@@ -128,6 +136,38 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampled:
+    """Latencies of your own: any function of the round and a generator, the same in law forever.
+
+    True means, for regret and figures, are those of N_SAMPLED draws.
+
+    Attributes:
+        n_clients: How many clients there are.
+        sample: Returns the seconds of every client in a round, as an array: (t, rng) -> [K].
+        ids: What the clients are called, where they have names.
+    """
+
+    n_clients: int
+    sample: Callable[[int, Rng], FloatArray]
+    ids: Sequence[str] | None = None
+
+    def draw(self, t: int, rng: Rng) -> FloatArray:
+        drawn = np.asarray(self.sample(t, rng), dtype=np.float64)
+        if drawn.shape != (self.n_clients,) or not (drawn > 0).all():
+            raise InvalidInput(
+                f"a latency model must draw {self.n_clients} seconds above 0, got {drawn!r}"
+            )
+        return drawn
+
+    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
+        draws = (self.draw(t, stream(i, "mean-latency", t)) for i in range(N_SAMPLED))
+        return np.asarray(sum(1.0 / np.clip(tau, low, high) for tau in draws) / N_SAMPLED)
+
+    def phase(self, t: int) -> Phase:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """Latencies made from others; how, say the classes below."""
 
@@ -136,6 +176,10 @@ class Changed:
     @property
     def n_clients(self) -> int:
         return self.base.n_clients
+
+    @property
+    def ids(self) -> Sequence[str] | None:
+        return getattr(self.base, "ids", None)
 
     def phase(self, t: int) -> Phase:
         return self.base.phase(t)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bsfl import checks
-from bsfl.fleet.latency import MAX_SIGMA, Latencies, lognormal
+from bsfl.fleet.latency import MAX_SIGMA, Latencies, Noisy, lognormal
 from bsfl.records import FloatArray, Rng
 
 # Quantiles of 20,000 phones in FedScale's device data: milliseconds per sample at inference, and
@@ -62,7 +62,7 @@ def phone_features(n_clients: int, rng: Rng, noise_rng: Rng, *, noise: float) ->
 
 def phone_latencies(
     compute_ms: FloatArray, kbps: FloatArray, *, samples: Sizes, model_bytes: float, jitter: float
-) -> Latencies:
+) -> Noisy:
     """Return 3 n E / 1000 + 16 B / 1000 / kbps seconds, times lognormal jitter.
 
     E is the inference time per sample in ms; B bytes travel twice, 8 bits a byte.

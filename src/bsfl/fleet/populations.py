@@ -117,4 +117,6 @@ POPULATIONS: Registry[Callable[..., Latencies]] = Registry(
         "trace": trace,
     },
     group="bsfl.populations",
+    given=("n_clients", "rng"),
 )
+"""Populations by name; one of your own is a function (n_clients, rng) that returns Latencies."""

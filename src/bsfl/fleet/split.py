@@ -6,7 +6,7 @@ that scenario files use. What a client holds can then be
 made worse: with_label_noise gives wrong labels, with_quality lowers the quality of images.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray, Rng
-from bsfl.registry import Registry, check_settings
+from bsfl.registry import Registry
 
 Range = tuple[float, float]
 Labels = npt.ArrayLike
@@ -40,6 +40,7 @@ class Split:
         n_labels: How many labels there are.
         label_noise: [K] share of each client's labels that are wrong.
         quality: [K] quality of each client's images, from 0 to 1 (faultless).
+        chosen: [K] which of the data's own clients each one is; None: of no one in particular.
     """
 
     indices: IntArray
@@ -48,6 +49,7 @@ class Split:
     n_labels: int
     label_noise: FloatArray
     quality: FloatArray
+    chosen: IntArray | None = None
 
     @property
     def n_clients(self) -> int:
@@ -79,6 +81,21 @@ class Split:
 
     def of(self, client: int) -> IntArray:
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    @classmethod
+    def dealt(cls, labels: Labels, held: Sequence[npt.ArrayLike]) -> "Split":
+        """Return the split in which each client holds these samples, positions in the data."""
+        y = _labels(labels, len(held))
+        rows = [np.asarray(own) for own in held]
+        for k, own in enumerate(rows):
+            if own.ndim != 1 or len(own) == 0 or own.dtype.kind not in "iu":
+                raise InvalidInput(f"client {k} must hold a list of at least one position")
+            if own.min() < 0 or own.max() >= len(y):
+                raise InvalidInput(
+                    f"client {k} must hold positions between 0 and {len(y) - 1}, "
+                    f"got {own.min()} to {own.max()}"
+                )
+        return _split(y, [own.astype(np.int64) for own in rows])
 
 
 def iid(
@@ -165,6 +182,31 @@ def quantity(labels: Labels, n_clients: int, rng: Rng, *, sigma: float = 1.0) ->
     y = _labels(labels, n_clients)
     sizes = _sizes(len(y), n_clients, checks.at_least("sigma", sigma, 0.0), rng)
     return _split(y, np.split(rng.permutation(len(y)), np.cumsum(sizes)[:-1]))
+
+
+def by_client(
+    labels: Labels, n_clients: int, rng: Rng, *, client: npt.ArrayLike | None = None
+) -> Split:
+    """Return the clients of the data itself: each holds what is its own.
+
+    Where the data has more clients than wanted, some are drawn at random.
+
+    Args:
+        client: The number of every sample's client; comes with the data.
+    """
+    if client is None:
+        raise InvalidInput('split "client" needs data that says whose each sample is')
+    owner = np.asarray(client, dtype=np.int64)
+    known = np.unique(owner)
+    if n_clients > len(known):
+        raise InvalidInput(
+            f"n_clients must be at most {len(known)}, the clients of the data, got {n_clients}"
+        )
+    chosen = np.sort(rng.choice(known, n_clients, replace=False))
+    order = np.argsort(owner, kind="stable")
+    first, after = (np.searchsorted(owner[order], chosen, side=s) for s in ("left", "right"))
+    held = [order[a:b] for a, b in zip(first, after, strict=True)]
+    return replace(_split(_labels(labels, n_clients), held), chosen=chosen)
 
 
 def with_label_noise(split: Split, rng: Rng, *, share: Range) -> Split:
@@ -284,9 +326,18 @@ def _range(name: str, value: Range) -> Range:
 
 SPLITS: Registry[Callable[..., Split]] = Registry(
     "split",
-    {"iid": iid, "dirichlet": dirichlet, "shards": shards, "quantity": quantity},
+    {
+        "iid": iid,
+        "dirichlet": dirichlet,
+        "shards": shards,
+        "quantity": quantity,
+        "client": by_client,
+    },
     group="bsfl.splits",
+    given=("labels", "n_clients", "rng"),
 )
+"""Splits by name; one of your own is a function (labels, n_clients, rng) that returns a Split, or
+the samples that each client holds as one list of positions each."""
 
 
 def make_split(
@@ -304,8 +355,11 @@ def make_split(
     >>> make_split("iid", [0, 1] * 6, 3, seed=0).histogram.tolist()
     [[2, 2], [2, 2], [2, 2]]
     """
-    deal = SPLITS.find(name)
-    check_settings(f"split {name!r}", settings, SPLITS.settings(name))
-    split = deal(labels, n_clients, stream(seed, "split"), **settings)
+    dealt = SPLITS.call(name, labels, n_clients, stream(seed, "split"), **settings)
+    split = dealt if isinstance(dealt, Split) else Split.dealt(labels, dealt)
+    if split.n_clients != n_clients:
+        raise InvalidInput(
+            f"split {name!r} must deal to {n_clients} clients, got {split.n_clients}"
+        )
     split = with_label_noise(split, stream(seed, "label-noise"), share=label_noise)
     return with_quality(split, stream(seed, "quality"), quality=quality)

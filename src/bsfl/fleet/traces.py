@@ -8,7 +8,9 @@ Two layouts, told apart by their header:
 
 import csv
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,7 +19,7 @@ import numpy as np
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import Sizes, phone_latencies
-from bsfl.records import LATENCY_RANGE, FloatArray, Rng
+from bsfl.records import LATENCY_RANGE, FloatArray, IntArray, Rng
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -45,24 +47,59 @@ def trace(
     samples: Sizes = 120,
     model_bytes: float = 1e6,
     jitter: float = 0.2,
+    ids: Sequence[str] | None = None,
 ) -> Latencies:
     """Return n_clients of a recorded fleet, drawn at random; twice the same if it has fewer.
+
+    They keep their names; a client that is there twice is "name", "name+2", and so on.
 
     Args:
         path: The CSV file.
         samples, model_bytes, jitter: As for phones; only for capacities.
+        ids: What the clients are called, where the data has names; those that the file knows are
+            the same ones here.
     """
     if not isinstance(path, str) or not path:
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
     columns, rows = read_trace(Path(path))
-    recorded = list(rows.values())
-    who = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
+    recorded, names = list(rows.values()), list(rows)
+    who = follow(names, n_clients, rng, ids)
+    called = numbered(names[k] for k in who) if ids is None else ids
     if columns == LATENCY:
-        return Recorded([recorded[k][:, 0] for k in who])
+        return Recorded([recorded[k][:, 0] for k in who], called)
     compute_ms, kbps = np.array([recorded[k][0] for k in who]).T
-    return phone_latencies(
+    drawn = phone_latencies(
         compute_ms, kbps, samples=samples, model_bytes=model_bytes, jitter=jitter
     )
+    return replace(drawn, ids=called)
+
+
+def follow(
+    recorded: Sequence[str], n_clients: int, rng: Rng, ids: Sequence[str] | None = None
+) -> IntArray:
+    """Return which recorded client each one follows: itself where it is known, else a random one.
+
+    None is followed twice unless there are fewer.
+    """
+    who: IntArray = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
+    place = {name: k for k, name in enumerate(recorded)}
+    for k, name in enumerate(ids or ()):
+        who[k] = place.get(name, who[k])
+    return who
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Return names of which none is there twice.
+
+    >>> numbered(["a", "b", "a", "a"])
+    ['a', 'b', 'a+2', 'a+3']
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}+{seen[name]}")
+    return found
 
 
 def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:

@@ -131,7 +131,14 @@ def regression_data(train: Pair, test: Pair, clients: Clients) -> dict[str, Any]
 
 def image_data(train: Pair, test: Pair, clients: Clients, n_labels: int | None) -> dict[str, Any]:
     """Return the data of an ArrayTask of images and labels, checked, and how many labels."""
-    (x, y), (x_test, y_test) = _pair("train", train, 3, 4), _pair("test", test, 3, 4)
+    return label_data(train, test, clients, n_labels, dimensions=(3, 4))
+
+
+def label_data(
+    train: Pair, test: Pair, clients: Clients, n_labels: int | None, *, dimensions: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return the data of an ArrayTask of inputs and labels, checked; images get a last axis."""
+    (x, y), (x_test, y_test) = _pair("train", train, *dimensions), _pair("test", test, *dimensions)
     x, x_test = (a[..., None] if a.ndim == 3 else a for a in (x, x_test))
     labels = np.concatenate([y, y_test])
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:

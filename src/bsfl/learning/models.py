@@ -46,6 +46,19 @@ def linear(n_features: int) -> Model:
     return Model(init, apply)
 
 
+def softmax(n_features: int, n_labels: int) -> Model:
+    """Return logits x w + b, one per label, from w = 0."""
+
+    def init(rng: Rng) -> Layers:
+        weight, bias = jnp.zeros((n_features, n_labels)), jnp.zeros(n_labels)
+        return {"output": {"weight": weight, "bias": bias}}
+
+    def apply(params: Layers, x: Array, key: Array | None) -> Array:
+        return _dense(params["output"], x)
+
+    return Model(init, apply)
+
+
 def cnn(shape: Shape, n_labels: int, *, size: Size = "small", dropout: float = 0.25) -> Model:
     """Return conv - pool for every number of channels, then dense - dropout - dense.
 

@@ -15,6 +15,7 @@ from bsfl.learning.array_task import (
     Local,
     Pair,
     image_data,
+    label_data,
     on_every_core,
     regression_data,
 )
@@ -37,7 +38,7 @@ with optional_imports():
         squared_error,
         weighted_sum,
     )
-    from bsfl.learning.models import Layers, cnn, linear, vgg
+    from bsfl.learning.models import Layers, cnn, linear, softmax, vgg
 
 MODELS = {"cnn": cnn, "vgg": vgg}
 EVALUATION_BATCH = 50
@@ -112,6 +113,23 @@ def linear_task(train: Pair, test: Pair, clients: Clients, local: Local) -> JaxT
     return _task(_linear_learner(data["x"].shape[1], local), local, data)
 
 
+def vector_task(
+    train: Pair, test: Pair, clients: Clients, local: Local, *, n_labels: int | None = None
+) -> JaxTask:
+    """Return classification of vectors by softmax regression.
+
+    Args:
+        train: Inputs [n, features] and labels [n] from 0.
+        test: The same for the test data.
+        clients: For each client, the rows of the training data that it holds.
+        local: How a client trains.
+        n_labels: How many labels there are; None: as many as the data show.
+    """
+    data = label_data(train, test, clients, n_labels, dimensions=(2,))
+    learner = _vector_learner(data["x"].shape[1], data["n_labels"], local)
+    return _task(learner, local, data)
+
+
 def image_task(
     train: Pair,
     test: Pair,
@@ -148,6 +166,11 @@ def image_task(
 @lru_cache(PROGRAMS_KEPT)
 def _linear_learner(n_features: int, local: Local) -> Learner:
     return Learner(linear(n_features), squared_error, optimizer(local))
+
+
+@lru_cache(PROGRAMS_KEPT)
+def _vector_learner(n_features: int, n_labels: int, local: Local) -> Learner:
+    return Learner(softmax(n_features, n_labels), cross_entropy, optimizer(local))
 
 
 @lru_cache(PROGRAMS_KEPT)

@@ -22,6 +22,7 @@ from bsfl.records import FloatArray, IntArray
 from bsfl.rounds import BufferPlan
 from bsfl.runs.run_file import PLACES, Records, RunFile, Versions, versions_now
 from bsfl.scenario import Scenario, parse_scenario
+from bsfl.scenario.files import digests
 
 MANIFEST_ADVICE = "choose another folder, or delete it and run the same scenario again"
 
@@ -91,6 +92,7 @@ class Results:
         columns: dict[str, list[Any]] = {name: [] for name in ("policy", "world", "seed")}
         names = self.dtype.names or ()
         columns |= {name: [] for name in names}
+        ids = [self.scenario.world(world).ids for world in range(self.seeds)]
         for label, world in self.runs():
             records = self.records(label)[world]
             seed = self.scenario.first_seed + world
@@ -99,7 +101,9 @@ class Results:
             for name in names:
                 values = records[name].tolist()
                 is_clients = name in PLACES
-                columns[name] += [_clients(row) for row in values] if is_clients else values
+                columns[name] += (
+                    [_clients(row, ids[world]) for row in values] if is_clients else values
+                )
         return data_frame(columns)
 
     def write_manifest(self) -> None:
@@ -114,6 +118,7 @@ class Results:
             "scenario": self.scenario.source,
             "record": json.loads(json.dumps(self.dtype.descr)),
             "versions": versions_now(self.scenario),
+            "files": digests(self.scenario.source),
         }
         if (self.folder / "manifest.json").exists():
             known = read_manifest(self.folder)
@@ -121,6 +126,7 @@ class Results:
             since: list[Versions] = known.get("versions_since", [])
             if manifest["versions"] not in [known["versions"], *since] and self.missing():
                 since = [*since, manifest["versions"]]
+            manifest["files"] = known.get("files", {}) | manifest["files"]
             seeds = max(self.seeds, known["seeds"])
             manifest |= {"seeds": seeds, "scenario": scenario, "versions": known["versions"]}
             manifest |= {"versions_since": since} if since else {}
@@ -136,6 +142,8 @@ class Results:
         changed += [
             f"policies.{label}" for label in new if old.get(label, new[label]) != new[label]
         ]
+        files = known.get("files", {})
+        changed += [name for name, d in manifest["files"].items() if files.get(name, d) != d]
         changed += ["the layout of a record"] * (known["record"] != manifest["record"])
         if changed:
             raise InvalidInput(
@@ -199,9 +207,10 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     return np.dtype([*counts, *((name, "<f8") for name in numbers), *places])
 
 
-def _clients(places: Sequence[int]) -> list[int]:
+def _clients(places: Sequence[int], ids: Sequence[str] | None) -> list[int] | list[str]:
     """Return the clients in a row of places, of which some may be empty."""
-    return [client for client in places if client >= 0]
+    clients = [client for client in places if client >= 0]
+    return clients if ids is None else [ids[client] for client in clients]
 
 
 def took_part(records: Records) -> IntArray:

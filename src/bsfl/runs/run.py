@@ -20,7 +20,9 @@ from bsfl.policies import Policy
 from bsfl.records import FloatArray, IntArray, Report, RoundContext, RoundRecord
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.results import Results, older_results
-from bsfl.scenario.scenario import Scenario, at
+from bsfl.scenario import Scenario
+from bsfl.scenario.learning_spec import LearningSpec
+from bsfl.scenario.tables import at
 from bsfl.simulation import simulate
 from bsfl.state import State
 
@@ -146,7 +148,8 @@ def run_one(results: Results, label: str, world: int, workers: int, parent: int)
     scenario = results.scenario
     run_file = results.run_file(label, world)
     fleet = scenario.world(world)
-    if training := scenario.training(world, workers=workers):
+    training = scenario.training(world, workers=workers)
+    if training and isinstance(scenario.learning, LearningSpec):  # others may look like anything
         training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}

@@ -1,19 +1,21 @@
 """From one TOML file to a checked scenario: worlds, what they train, and who plays in them."""
 
-from bsfl.scenario.scenario import (
-    Scenario,
+from bsfl.scenario.files import (
     find_scenario,
-    parse_scenario,
     read_scenario,
+    scenario_path,
     shipped_scenarios,
     with_more_policies,
 )
+from bsfl.scenario.parse import parse_scenario
+from bsfl.scenario.scenario import Scenario
 
 __all__ = [
     "Scenario",
     "find_scenario",
     "parse_scenario",
     "read_scenario",
+    "scenario_path",
     "shipped_scenarios",
     "with_more_policies",
 ]

@@ -1,89 +1,24 @@
 """From the settings in a scenario file to a simulated fleet."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet import (
-    POPULATIONS,
-    Always,
-    Flaky,
-    Fleet,
-    Independent,
-    Scaled,
-    Swapped,
-    phone_week,
-    read_availability,
-    read_intervals,
-)
-from bsfl.fleet.availability import MAX_PHONES, Availability, phones_availability
-from bsfl.fleet.intervals import WEEK_S
+from bsfl.fleet import AVAILABILITIES, POPULATIONS, Flaky, Fleet, Scaled, Swapped
 from bsfl.fleet.latency import MAX_SIGMA, Latencies
 from bsfl.fleet.lies import Lies
 from bsfl.fleet.phones import phone_features
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, Rng
+from bsfl.registry import Registry, check_kind
 
 MAX_CLIENTS = 10_000_000
 """Clients of a simulated fleet; so many take some GB of memory."""
-Kind = Literal["always", "independent", "phones", "recorded", "intervals", "week"]
-"""Kinds of availability."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AvailabilitySpec:
-    """Who can be reached: always, with a probability, as phones are, or as a file recorded.
-
-    Kinds "intervals" and "week" go by the virtual clock, the others by the number of the round.
-    """
-
-    kind: Kind = "always"
-    probability: float = 1.0
-    path: str = ""
-    rounds_per_step: int = 1
-    period_s: float = WEEK_S
-    start_hour: float = 0.0
-
-    def __post_init__(self) -> None:
-        checks.one_of("kind", self.kind, get_args(Kind))
-        checks.between("probability", self.probability, 0.0, 1.0)
-        checks.natural("rounds_per_step", self.rounds_per_step)
-        from_file = self.kind in ("recorded", "intervals")
-        if from_file != bool(self.path) or not isinstance(self.path, str):
-            raise InvalidInput(
-                "path must be given for kind = 'recorded' or 'intervals', and only for them"
-            )
-        by_chance = self.kind in ("independent", "phones")
-        if by_chance and self.probability == 1:
-            raise InvalidInput(f"kind = {self.kind!r} needs a probability below 1")
-        if not by_chance and self.probability < 1:
-            raise InvalidInput("a probability below 1 belongs to kind 'independent' or 'phones'")
-        if self.kind == "phones":
-            checks.between("probability", self.probability, 0.0, MAX_PHONES)
-        checks.positive("period_s", self.period_s)
-        checks.between("start_hour", self.start_hour, 0.0, 24.0)
-        if self.period_s != WEEK_S and self.kind != "intervals":
-            raise InvalidInput("period_s belongs to kind = 'intervals'")
-        if self.start_hour and self.kind not in ("intervals", "week"):
-            raise InvalidInput("start_hour belongs to kind 'intervals' or 'week'")
-
-    def build(self, n_clients: int, rng: Rng) -> Availability:
-        n, hour = self.rounds_per_step, self.start_hour
-        if self.kind == "week":
-            return phone_week(n_clients, rng, start_hour=hour)
-        if self.kind == "intervals":
-            path, period_s = Path(self.path), self.period_s
-            return read_intervals(path, n_clients, rng, period_s=period_s, start_hour=hour)
-        if self.kind == "recorded":
-            return read_availability(Path(self.path), n_clients, rng, rounds_per_step=n)
-        if self.kind == "phones":
-            return phones_availability(n_clients, rng, mean=self.probability, rounds_per_step=n)
-        return Always() if self.kind == "always" else Independent(self.probability)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,14 +170,22 @@ class FeaturesSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """Everything needed to make a world from a seed."""
+    """Everything needed to make a world from a seed.
+
+    Attributes:
+        n_clients, tau_min, tau_max: As of a Fleet.
+        population: Name of a population, and population_settings its settings.
+        availability: Name of a kind of availability, and availability_settings its settings.
+        drift, failures, lies, data, features: What else there is; None: nothing of the kind.
+    """
 
     n_clients: int
     tau_min: float
     tau_max: float
     population: str
     population_settings: dict[str, Any]
-    availability: AvailabilitySpec = AvailabilitySpec()
+    availability: str = "always"
+    availability_settings: dict[str, Any] = field(default_factory=dict)
     drift: DriftSpec | None = None
     failures: FailuresSpec | None = None
     lies: LiesSpec | None = None
@@ -257,17 +200,32 @@ class FleetSpec:
         self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
 
     def build(
-        self, seed: int, *, samples: FloatArray | None = None, quality: FloatArray | None = None
+        self,
+        seed: int,
+        *,
+        samples: FloatArray | None = None,
+        quality: FloatArray | None = None,
+        ids: Sequence[str] | None = None,
     ) -> Fleet:
-        """Return the world with this seed; samples and quality may come from real data."""
+        """Return the world with this seed; samples, quality and ids may come from real data."""
         rng = partial(stream, seed)
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
-        settings = dict(self.population_settings)
-        draw = POPULATIONS.find(self.population)
-        if samples is not None and "samples" in POPULATIONS.settings(self.population):
-            settings.setdefault("samples", samples)
-        latency = draw(self.n_clients, rng("population"), **settings)
+        told = {"samples": samples, "ids": ids}
+        latency = self._part(
+            POPULATIONS, self.population, self.population_settings, rng("population"), told
+        )
+        check_kind(f"population {self.population!r}", latency, LATENCIES)
+        if latency.n_clients != self.n_clients:
+            raise InvalidInput(
+                f"population {self.population!r} must have the {self.n_clients} clients of the "
+                f"fleet, got {latency.n_clients}"
+            )
+        told["ids"] = ids = getattr(latency, "ids", None) if ids is None else ids
+        lives = self._part(
+            AVAILABILITIES, self.availability, self.availability_settings, rng("devices"), told
+        )
+        check_kind(f"availability {self.availability!r}", lives, AVAILABILITY)
         if self.drift:
             latency = self.drift.apply(latency, rng("drift"))
         if self.failures:
@@ -283,9 +241,28 @@ class FleetSpec:
             tau_min=self.tau_min,
             tau_max=self.tau_max,
             seed=seed,
-            availability=self.availability.build(self.n_clients, rng("devices")),
+            availability=lives,
             samples=samples,
             quality=quality,
             features=features,
             lies=self.lies.build(self.n_clients, rng("lies")) if self.lies else None,
+            ids=ids,
         )
+
+    def _part(
+        self,
+        known: Registry[Any],
+        name: str,
+        settings: dict[str, Any],
+        rng: Rng,
+        told: dict[str, Any],
+    ) -> Any:
+        """Return a part of the world; it is told of the clients what it asks for."""
+        asked = known.settings(name)
+        more = {key: value for key, value in told.items() if key in asked and value is not None}
+        return known.call(name, self.n_clients, rng, **more | settings)
+
+
+LATENCIES = ("n_clients", "draw", "mean_inverse", "phase")
+AVAILABILITY = ("reachable",)
+"""What a population and an availability of one's own must have."""

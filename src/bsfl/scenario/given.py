@@ -9,7 +9,7 @@ import copy
 import hashlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import CellType
 from typing import Any, ClassVar
@@ -22,7 +22,9 @@ from bsfl.fleet import Fleet
 from bsfl.learning import Task
 from bsfl.policies import POLICIES, Policy
 from bsfl.randomness import stream
-from bsfl.records import FloatArray, Rng
+from bsfl.records import FloatArray
+from bsfl.registry import Registry, check_kind
+from bsfl.scenario.learning_spec import Known
 
 OBJECT = "object"
 """Key of a table that describes an object; nothing can be made of it again."""
@@ -77,9 +79,14 @@ class GivenFleet:
         return self.first.samples is not None
 
     def build(
-        self, seed: int, *, samples: FloatArray | None = None, quality: FloatArray | None = None
+        self,
+        seed: int,
+        *,
+        samples: FloatArray | None = None,
+        quality: FloatArray | None = None,
+        ids: Sequence[str] | None = None,
     ) -> Fleet:
-        """Return the world with this seed; samples and quality may come from a task."""
+        """Return the world with this seed; samples, quality and ids may come from a task."""
         made = self.fleet if isinstance(self.fleet, Fleet) else self.fleet(seed)
         if not isinstance(made, Fleet):
             raise InvalidInput(f"the function of a seed must return a Fleet, got {made!r}")
@@ -88,39 +95,52 @@ class GivenFleet:
             seed=seed,
             samples=made.samples if samples is None else samples,
             quality=made.quality if quality is None else quality,
+            ids=made.ids if ids is None else ids,
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GivenTask:
-    """A task that is there already, or a function (n_clients, rng) to one, for each world."""
+    """A task that is there already, or what makes one for each world, by name or as an object.
 
-    given: Task | Callable[[int, Rng], Task]
+    Attributes:
+        given: A task; or a function or class (n_clients, rng, settings) or the name of one.
+        settings: Its settings.
+        weighting, evaluate_every_s, target_accuracy: As of a LearningSpec.
+        packages: Packages that the numbers depend on; nobody knows those of a user's own task.
+    """
+
+    given: str | Task | Callable[..., Task]
+    settings: dict[str, Any] = field(default_factory=dict)
     weighting: str = "samples"
     evaluate_every_s: float = 0.0
     target_accuracy: float | None = None
     packages: tuple[str, ...] = ()
 
-    def data(self, n_clients: int, seed: int) -> tuple[FloatArray, FloatArray | None]:
-        """Return the samples of every client; their quality is not known."""
-        return np.asarray(self.task(n_clients, seed).samples, dtype=np.float64), None
+    def data(self, n_clients: int, seed: int) -> Known:
+        """Return the samples of every client and, where the task says so, their names."""
+        task = self.task(n_clients, seed)
+        return Known(np.asarray(task.samples, dtype=np.float64), ids=getattr(task, "ids", None))
 
     def task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
         """Return the task of one world."""
         is_task = hasattr(self.given, "aggregate") and not isinstance(self.given, type)
-        given: Any = self.given
-        made: Task = given if is_task else given(n_clients, stream(seed, "task"))
-        missing = [name for name in TASK_METHODS if not hasattr(made, name)]
-        if missing:
-            raise InvalidInput(f"a task needs {', '.join(missing)}; see bsfl.learning.Task")
+        made: Any = self.given
+        if not is_task:
+            made = TASKS.call(made, n_clients, stream(seed, "task"), **self.settings)
+        check_kind("a task", made, TASK_METHODS)
         if made.n_clients != n_clients:
             raise InvalidInput(
                 f"the task must have the fleet's {n_clients} clients, got {made.n_clients}"
             )
         checks.numbers("samples of a task", made.samples)
-        return made
+        return made  # type: ignore[no-any-return]
 
 
+TASKS: Registry[Callable[..., Task]] = Registry(
+    "task", {}, group="bsfl.tasks", given=("n_clients", "rng")
+)
+"""Tasks by name: functions or classes (n_clients, rng, settings), all of them users' own."""
 TASK_METHODS = ("n_clients", "samples", "init", "train", "aggregate", "evaluate")
 
 

@@ -1,9 +1,10 @@
 """From the settings in a scenario file to a task: data, how it is dealt, and what is trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.fleet.split import SPLITS, Split, client_images, make_split
 from bsfl.learning import Task
-from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset
+from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, OwnData, load_any
+from bsfl.learning.datasets.own import is_own
+from bsfl.learning.networks import NETWORKS
 from bsfl.randomness import stream
-from bsfl.records import FloatArray
+from bsfl.records import FloatArray, IntArray
 
 LINEAR = "linear"
 ENGINES = ("jax", "fast")
@@ -21,16 +24,26 @@ N_TRAIN, N_TEST, N_FEATURES, NOISE = 2240, 560, 10, 0.1
 """The synthetic regression: points, features, standard deviation of noise."""
 
 
+class Known(NamedTuple):
+    """What is known of the clients of a world from what they train on."""
+
+    samples: FloatArray
+    quality: FloatArray | None = None
+    ids: Sequence[str] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSpec:
     """What is trained, on whose data, and how.
 
     Attributes:
-        dataset: A name from `bsfl data list`, or "linear" for synthetic regression.
-        network: "cnn" or "vgg", for images.
+        dataset: A name from `bsfl data list`, "linear" for synthetic regression, or data of your
+            own: an .npz file, a folder of CSV files, "mine.py:function" or an entry point.
+        network: "cnn" or "vgg", for images; None: "cnn". Vectors are trained by a linear model.
         size: "small" or "paper", for images.
         dropout: Share of the dense layer dropped while training, for images.
-        split: Name of a split and its settings, as `kind` and further keys.
+        split: Name of a split and its settings, as `kind` and further keys; without a kind, by
+            the data's own clients where it says so, else "iid".
         batch_size, epochs, optimizer, learning_rate, momentum, weighting: How a client trains and
             what it weighs in the average.
         evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
@@ -40,10 +53,10 @@ class LearningSpec:
     """
 
     dataset: str
-    network: str = "cnn"
+    network: str | None = None
     size: str = "small"
     dropout: float = 0.25
-    split: dict[str, Any] = field(default_factory=lambda: {"kind": "iid"})
+    split: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 32
     epochs: int = 1
     optimizer: str = "sgd"
@@ -55,16 +68,40 @@ class LearningSpec:
     engine: str = "jax"
 
     def __post_init__(self) -> None:
-        checks.one_of("dataset", self.dataset, (*CATALOGUE, LINEAR))
         checks.one_of("engine", self.engine, ENGINES)
-        if self.engine == "fast" and self.dataset == LINEAR:
-            raise InvalidInput('engine "fast" trains images; a regression needs engine "jax"')
-        SPLITS.find(self.split.get("kind", ""))
+        if self.network is not None:
+            checks.one_of("network", self.network, NETWORKS)
         checks.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
         if self.target_accuracy is not None:
-            if self.dataset == LINEAR:
-                raise InvalidInput("target_accuracy belongs to images; a regression has a loss")
             checks.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
+        if not isinstance(self.dataset, str):
+            raise InvalidInput(f"dataset must be a name or a file, got {self.dataset!r}")
+        if self.dataset == LINEAR:
+            self._must_fit(None, 2)
+        elif not is_own(self.dataset) and isinstance(CATALOGUE.find(self.dataset), Entry):
+            self._must_fit(1, 4)
+        else:
+            data = _data(self.dataset)
+            self._must_fit(data.n_labels, data.x_train.ndim)
+        SPLITS.find(self.kind)
+
+    def _must_fit(self, n_labels: int | None, n_axes: int) -> None:
+        """Check the settings that belong to some data alone; images have more than two axes."""
+        if n_labels is None and self.target_accuracy is not None:
+            raise InvalidInput("target_accuracy belongs to labels; a regression has a loss")
+        if n_axes == 2 and (self.engine == "fast" or self.network is not None):
+            word = 'engine "fast"' if self.engine == "fast" else f"network {self.network!r}"
+            raise InvalidInput(f"{word} is for images; vectors are trained by a linear model")
+
+    @property
+    def kind(self) -> str:
+        """The name of the split: as given, else by the data's own clients, else iid."""
+        return str(self.split.get("kind", "iid" if self._clients() is None else "client"))
+
+    def _clients(self) -> IntArray | None:
+        """Return whose each sample is, where the data says so."""
+        is_published = self.dataset == LINEAR or self.dataset in CATALOGUE.known
+        return None if is_published else getattr(_data(self.dataset), "client", None)
 
     def deal(self, n_clients: int, seed: int) -> Split:
         """Return who holds which samples in one world."""
@@ -72,19 +109,27 @@ class LearningSpec:
         for key in ("label_noise", "quality"):
             if key in settings:
                 settings[key] = tuple(settings[key])
-        alike = np.zeros(N_TRAIN, dtype=np.uint8)
-        labels = alike if self.dataset == LINEAR else _data(self.dataset).y_train
-        return make_split(self.split["kind"], labels, n_clients, seed=seed, **settings)
+        clients = self._clients()
+        if clients is not None and "client" in SPLITS.settings(self.kind):
+            settings.setdefault("client", clients)
+        data = None if self.dataset == LINEAR else _data(self.dataset)
+        alike = np.zeros(len(data.y_train) if data else N_TRAIN, dtype=np.uint8)
+        labels = data.y_train if data and data.n_labels is not None else alike
+        return make_split(self.kind, labels, n_clients, seed=seed, **settings)
 
     @property
     def packages(self) -> tuple[str, ...]:
         """Packages that the numbers depend on."""
         return ("jax", "jaxlib", "optax", *(("numba",) if self.engine == "fast" else ()))
 
-    def data(self, n_clients: int, seed: int) -> tuple[FloatArray, FloatArray]:
-        """Return how many samples every client of one world holds, and of which quality."""
+    def data(self, n_clients: int, seed: int) -> Known:
+        """Return how many samples every client of one world holds, their quality and names."""
         split = self.deal(n_clients, seed)
-        return split.sizes.astype(np.float64), split.quality
+        ids = None
+        if split.chosen is not None:
+            names = _data(self.dataset).ids  # type: ignore[union-attr]
+            ids = [names[k] for k in split.chosen.tolist()]
+        return Known(split.sizes.astype(np.float64), split.quality, ids)
 
     def task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
         """Return the task of one world.
@@ -100,39 +145,44 @@ class LearningSpec:
         clients = [split.of(k) for k in range(split.n_clients)]
         own = {one.name for one in fields(self)} & {one.name for one in fields(Local)}
         local = Local(workers=workers, **{name: getattr(self, name) for name in own})
-        if self.dataset == LINEAR:
+        data = linear_data(seed) if self.dataset == LINEAR else _data(self.dataset)
+        test = data.x_test, data.y_test
+        if data.n_labels is None:
             from bsfl.learning.tasks import linear_task
 
-            (x, y), test = linear_data(seed)
-            return linear_task((x, _noisy_targets(y, split, seed)), test, clients, local)
-        data = _data(self.dataset)
-        x, y = _as_seen(data, split, seed)
+            noisy = _noisy_targets(data.y_train, split, seed)
+            return linear_task((data.x_train, noisy), test, clients, local)
+        seen = _as_seen(data, split, seed)
+        if data.x_train.ndim == 2:
+            from bsfl.learning.tasks import vector_task
+
+            return vector_task(seen, test, clients, local, n_labels=data.n_labels)
         build: Callable[..., Task]
         if self.engine == "fast":
             from bsfl.learning.fast import fast_image_task as build  # which needs no JAX
         else:
             from bsfl.learning.tasks import image_task as build
         return build(
-            (x, y),
-            (data.x_test, data.y_test),
+            seen,
+            test,
             clients,
             local,
-            network=self.network,
+            network=self.network or "cnn",
             size=self.size,
             dropout=self.dropout,
             n_labels=data.n_labels,
         )
 
 
-Pairs = tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
-
-
-def linear_data(seed: int) -> Pairs:
+def linear_data(seed: int) -> OwnData:
     """Return training and test data of y = w x + noise with standard normal w and x."""
     rng = stream(seed, "linear-data")
     x = rng.normal(size=(N_TRAIN + N_TEST, N_FEATURES))
     y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=len(x))
-    return (x[:N_TRAIN], y[:N_TRAIN]), (x[N_TRAIN:], y[N_TRAIN:])
+    train, test = slice(N_TRAIN), slice(N_TRAIN, None)
+    return OwnData(
+        name=LINEAR, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test], labels=None
+    )
 
 
 def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
@@ -146,11 +196,13 @@ def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
     return seen
 
 
-def _as_seen(data: Dataset, split: Split, seed: int) -> tuple[Any, Any]:
-    """Return images and labels as their holders see them: noisy where quality is low."""
+def _as_seen(data: Dataset | OwnData, split: Split, seed: int) -> tuple[Any, Any]:
+    """Return inputs and labels as their holders see them: images are noisy where quality is low."""
     if not np.any(split.quality < 1) and not np.any(split.label_noise > 0):
         return data.x_train, data.y_train
     _must_not_share(split)
+    if np.any(split.quality < 1) and data.x_train.dtype != np.uint8:
+        raise InvalidInput("quality is for images of bytes (uint8)")
     x, y = data.x_train.copy(), data.y_train.copy()
     y[split.indices] = split.labels
     for client in np.flatnonzero(split.quality < 1).tolist():
@@ -163,6 +215,13 @@ def _must_not_share(split: Split) -> None:
         raise InvalidInput("noise needs a split in which no two clients share a sample")
 
 
+def _data(name: str) -> Dataset | OwnData:
+    """Return a data set, which is read again when its file has changed."""
+    path = Path(name)
+    files = [path, *path.glob("*.csv")] if is_own(name) else []
+    return _read(name, tuple(file.stat().st_mtime_ns for file in files if file.exists()))
+
+
 @lru_cache(maxsize=2)
-def _data(name: str) -> Dataset:
-    return load_dataset(name)
+def _read(name: str, _: tuple[int, ...]) -> Dataset | OwnData:
+    return load_any(name)

@@ -169,7 +169,7 @@ class FloorHeld(Ablation):
         """Return the fleet of an arena's scenario with policies that are asked for a floor."""
         fleet = dict(scenario.source["fleet"])
         if scenario.learning:  # clients take as long as if they trained
-            held, _ = scenario.learning.data(scenario.fleet.n_clients, seed=FLOOR_SEED)
+            held = scenario.learning.data(scenario.fleet.n_clients, seed=FLOOR_SEED).samples
             spread = float(np.log(held).std()) if held.std() > 1 else 0.0
             fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
         if "drift" in fleet:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bsfl.learning.datasets import cifar, idx
 from bsfl.learning.datasets.dataset import PARTS, Arrays, Layout, Published, read_npz
@@ -164,6 +165,9 @@ CIFAR10 = Entry(
     by_hand=f"{CIFAR_ADDRESS} or the six .bin files in it",
 )
 
-CATALOGUE: Registry[Entry] = Registry(
-    "data set", {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)}
+CATALOGUE: Registry[Any] = Registry(
+    "data set",
+    {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)},
+    group="bsfl.datasets",
 )
+"""Data sets by name; one of your own is a function that returns arrays as `own` says."""

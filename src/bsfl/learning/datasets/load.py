@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bsfl.errors import DataError, MissingExtra, NoSource, UnreadableData
+from bsfl.errors import DataError, InvalidInput, MissingExtra, NoSource, UnreadableData
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
 from bsfl.learning.datasets.dataset import Dataset, write_npz
 from bsfl.learning.datasets.downloads import Watcher
+from bsfl.learning.datasets.own import OwnData, is_own, own_data, read_own
 from bsfl.learning.datasets.sources import (
     ENVIRONMENT,
     Source,
@@ -17,6 +18,7 @@ from bsfl.learning.datasets.sources import (
     from_folder,
     named_folder,
 )
+from bsfl.registry import is_reference
 
 MAX_REASON = 500
 """Characters of a reason why a source failed."""
@@ -37,8 +39,23 @@ class Obtained:
     folder: Path | None
 
 
+def load_any(name: str) -> Dataset | OwnData:
+    """Return a data set of the catalogue, or of your own; see `own`.
+
+    Args:
+        name: As for load_dataset, an .npz file, a folder of CSV files, or a function that returns
+            arrays, by "mine.py:function" or the name of an entry point.
+    """
+    if is_own(name) and not is_reference(name):
+        return read_own(name)
+    if isinstance(CATALOGUE.find(name), Entry):
+        return load_dataset(name)
+    made = CATALOGUE.call(name)
+    return made if isinstance(made, Dataset | OwnData) else own_data(name, made)
+
+
 def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
-    """Return a data set that is on this machine; never goes to the network.
+    """Return a published data set that is on this machine; never goes to the network.
 
     Args:
         name: From CATALOGUE. fashion-mnist-small is part of bsfl and always there.
@@ -47,7 +64,7 @@ def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
     >>> load_dataset("fashion-mnist-small").x_train.shape
     (6000, 28, 28, 1)
     """
-    entry = CATALOGUE.find(name)
+    entry = _published(name)
     advice = f"run: bsfl data get {entry.name}" if entry.remote else ""
     return obtain(entry, local_sources(entry, data_dir), advice=advice).dataset
 
@@ -59,7 +76,7 @@ def get_dataset(
 
     It is kept in the folder that the user named, else in the user's cache folder.
     """
-    entry, watcher = CATALOGUE.find(name), watcher or Watcher()
+    entry, watcher = _published(name), watcher or Watcher()
     sources = (*local_sources(entry, data_dir), *entry.remote)
     by_hand = (
         f"to place it by hand, put {entry.by_hand} in a folder and name it with "
@@ -76,6 +93,13 @@ def get_dataset(
         except (MissingExtra, OSError) as error:
             watcher.say(f"  could not keep a copy: {error}")
     return obtained
+
+
+def _published(name: str) -> Entry:
+    entry = CATALOGUE.find(name)
+    if not isinstance(entry, Entry):
+        raise InvalidInput(f"{name} is no published data set; load_any reads one of your own")
+    return entry
 
 
 def local_sources(entry: Entry, data_dir: Path | None = None) -> tuple[Source, ...]:

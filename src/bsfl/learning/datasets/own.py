@@ -1,0 +1,247 @@
+"""Data of your own: an .npz file, a folder with one CSV for each client, or arrays from a function.
+
+    x        [n, ...]   inputs: images [n, height, width(, channels)] or vectors [n, features]
+    y        [n]        targets: whole numbers or texts are labels, other numbers a regression
+    client   [n]        optional: whose each sample is, a number or a name
+    x_test, y_test      optional: test data; without them a fifth of the samples is kept for it
+
+In a folder the file phone-7.csv holds what client phone-7 has. Its first line names the columns, of
+which `y` is the target and the others are numbers; test.csv, if there is one, is the test data.
+"""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl import npy
+from bsfl.errors import InvalidInput
+from bsfl.randomness import stream
+from bsfl.records import IntArray
+
+TEST_SHARE = 5
+"""One sample in so many is kept for the test, where no test data is given."""
+MAX_BYTES = 1 << 36
+"""Of an array; more is a mistake."""
+MAX_LABELS = 10_000
+TEST_FILE, TARGET = "test.csv", "y"
+KEYS = ("x", "y", "client", "x_test", "y_test")
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class OwnData:
+    """Data of a user's own, for training and for test.
+
+    Attributes:
+        name: Where it comes from.
+        x_train, y_train, x_test, y_test: Inputs and targets; labels are whole numbers from 0.
+        labels: What the labels are called; None: the targets are numbers.
+        client: Number of the client of each sample for training; None: of nobody in particular.
+        ids: What these clients are called.
+    """
+
+    name: str
+    x_train: Array
+    y_train: Array
+    x_test: Array
+    y_test: Array
+    labels: tuple[str, ...] | None
+    client: IntArray | None = None
+    ids: tuple[str, ...] = ()
+
+    @property
+    def n_labels(self) -> int | None:
+        return None if self.labels is None else len(self.labels)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a data set is named by its file or folder."""
+    return name.endswith(".npz") or "/" in name or Path(name).is_dir()
+
+
+def read_own(name: str) -> OwnData:
+    """Return the data in an .npz file or in a folder of CSV files."""
+    path = Path(name)
+    return own_data(path.name, read_folder(path) if path.is_dir() else read_arrays(path))
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays of an .npz file."""
+    found = {}
+    try:
+        with path.open("rb") as file, npy.open_npz(file) as content:
+            for key in KEYS:
+                array = npy.read_member(content, key, partial(_fits, key), has_text=True)
+                if array is not None:
+                    found[key] = array
+    except npy.FAULTS as error:
+        raise InvalidInput(f"{path} cannot be read as an .npz file: {error}") from None
+    return found
+
+
+def read_folder(folder: Path) -> dict[str, Array]:
+    """Return the arrays that the CSV files of a folder amount to."""
+    files = sorted(path for path in folder.glob("*.csv") if path.name != TEST_FILE)
+    if not files:
+        raise InvalidInput(f"{folder} holds no CSV file of a client")
+    header: list[str] = []
+    parts = [_read_csv(path, header) for path in files]
+    found = {
+        "x": np.concatenate([x for x, _ in parts]),
+        "y": _targets([y for _, own in parts for y in own]),
+        "client": np.repeat([path.stem for path in files], [len(x) for x, _ in parts]),
+    }
+    if (folder / TEST_FILE).is_file():
+        x_test, y_test = _read_csv(folder / TEST_FILE, header)
+        found |= {"x_test": x_test, "y_test": _targets(y_test)}
+    return found
+
+
+def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
+    """Return data of a user's own from arrays by the names above, after checking them."""
+    unknown = [key for key in arrays if key not in KEYS]
+    if unknown:
+        raise InvalidInput(f"{name}: unknown array {unknown[0]!r}; known are {', '.join(KEYS)}")
+    given = {key: np.asarray(array) for key, array in arrays.items()}
+    for key in ("x", "y"):
+        if key not in given:
+            raise InvalidInput(f"{name}: there is no array {key!r}")
+    _check(name, given["x"], given["y"], "")
+    if ("x_test" in given) != ("y_test" in given):
+        raise InvalidInput(f"{name}: x_test and y_test belong together")
+    client: IntArray | None = None
+    ids: tuple[str, ...] = ()
+    if "client" in given:
+        if given["client"].shape != given["y"].shape:
+            raise InvalidInput(
+                f"{name}: client must say whose each of the {len(given['y'])} samples is, "
+                f"got shape {given['client'].shape}"
+            )
+        names, client = np.unique(given["client"], return_inverse=True)
+        ids = tuple(map(str, names.tolist()))
+    x, y = given["x"], given["y"]
+    if "x_test" in given:
+        x_test, y_test = given["x_test"], given["y_test"]
+        _check(name, x_test, y_test, "_test")
+        if x_test.shape[1:] != x.shape[1:]:
+            raise InvalidInput(
+                f"{name}: x and x_test must hold inputs of one shape, got {x.shape[1:]} and "
+                f"{x_test.shape[1:]}"
+            )
+    else:
+        test = _held_out(name, len(x), client)
+        x_test, y_test = x[test], y[test]
+        x, y = x[~test], y[~test]
+        client = None if client is None else client[~test]
+    (y, y_test), labels = _labelled(name, y, y_test)
+    return OwnData(
+        name=name,
+        x_train=x,
+        y_train=y,
+        x_test=x_test,
+        y_test=y_test,
+        labels=labels,
+        client=client,
+        ids=ids,
+    )
+
+
+def _fits(key: str, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
+    if dtype.itemsize * float(np.prod(shape, dtype=float)) > MAX_BYTES:
+        raise ValueError(f"{key} may have {MAX_BYTES:,} bytes, got more")
+
+
+def _check(name: str, x: Array, y: Array, suffix: str) -> None:
+    if x.ndim not in (2, 3, 4) or len(x) == 0 or x.dtype.kind not in "iufb":
+        raise InvalidInput(
+            f"{name}: x{suffix} must be numbers, [n, features] or [n, height, width(, channels)], "
+            f"got {x.dtype} of shape {x.shape}"
+        )
+    if y.shape != (len(x),):
+        raise InvalidInput(
+            f"{name}: y{suffix} must have one target for each of the {len(x)} inputs, "
+            f"got shape {y.shape}"
+        )
+    for key, array in ((f"x{suffix}", x), (f"y{suffix}", y)):
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InvalidInput(f"{name}: {key} must be finite numbers")
+
+
+def _held_out(name: str, n: int, client: IntArray | None) -> npt.NDArray[np.bool_]:
+    """Return which samples are kept for the test: a fifth of each client's, or of all."""
+    rng, test = stream(0, "own-test-data"), np.zeros(n, dtype=bool)
+    owner = np.zeros(n, dtype=np.int64) if client is None else client
+    for k in range(int(owner.max()) + 1):
+        own = np.flatnonzero(owner == k)
+        test[rng.permutation(own)[: len(own) // TEST_SHARE]] = True
+    if not test.any():
+        raise InvalidInput(
+            f"{name}: nobody has {TEST_SHARE} samples, so none is left for the test; add x_test "
+            "and y_test"
+        )
+    return test
+
+
+def _labelled(name: str, y: Array, y_test: Array) -> tuple[list[Array], tuple[str, ...] | None]:
+    """Return targets as labels from 0, with their names, or as the numbers they are."""
+    both = [y, y_test]
+    if any(one.dtype.kind == "f" for one in both):
+        return [one.astype(np.float64) for one in both], None
+    known = np.unique(np.concatenate(both))
+    if len(known) > MAX_LABELS:
+        raise InvalidInput(
+            f"{name}: y has {len(known):,} labels, more than {MAX_LABELS:,}; for a regression the "
+            "targets must be floats"
+        )
+    places = [np.searchsorted(known, one).astype(np.int64) for one in both]
+    return places, tuple(map(str, known.tolist()))
+
+
+def _read_csv(path: Path, header: list[str]) -> tuple[Array, list[str]]:
+    """Return the inputs of a file and its targets as they stand; all files have one header."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            columns = [name.strip() for name in next(reader, [])]
+            header[:] = header or columns
+            if columns != header or TARGET not in columns or len(columns) < 2:
+                wanted = (
+                    ",".join(header) if TARGET in header else f"names of columns, one {TARGET!r}"
+                )
+                raise InvalidInput(f"{path}, line 1: must be {wanted}, got {','.join(columns)!r}")
+            place = columns.index(TARGET)
+            rows, targets = [], []
+            for row in filter(None, reader):
+                if len(row) != len(columns):
+                    raise InvalidInput(
+                        f"{path}, line {reader.line_num}: expected {len(columns)} values, "
+                        f"got {len(row)}"
+                    )
+                targets.append(row.pop(place).strip())
+                try:
+                    rows.append([float(cell) for cell in row])
+                except ValueError:
+                    raise InvalidInput(
+                        f"{path}, line {reader.line_num}: inputs must be numbers, got {row!r}"
+                    ) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    if not rows:
+        raise InvalidInput(f"{path}: there is no sample in it")
+    return np.array(rows), targets
+
+
+def _targets(texts: list[str]) -> Array:
+    """Return targets as whole numbers, else as numbers, else as the texts they are."""
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array([kind(text) for text in texts])
+        except ValueError:
+            continue
+    return np.array(texts)

@@ -100,3 +100,143 @@ def test_a_state_of_parts_is_a_tree():
     names = set(contents(BSFL(alpha=1.0).init(3)))
     assert {"selected", "memory.mean", "memory.observed"} <= names
     assert "index.gram" not in names, "Means knows nothing beside the averages"
+
+
+# --- ten faults, each named -----------------------------------------------------------------------
+
+
+@dataclass
+class Chosen:
+    n: np.ndarray
+
+
+class Sound:
+    """Take those who were chosen least so far, as a user would write it."""
+
+    def init(self, n_clients):
+        return Chosen(np.zeros(n_clients, dtype=np.int64))
+
+    def select(self, state, context, rng):
+        ties = rng.random(len(context.available))
+        order = np.lexsort((ties, state.n[context.available]))
+        return np.sort(context.available[order[: context.cohort_size]])
+
+    def observe(self, state, context, report):
+        state.n[report.chosen] += 1
+
+
+class MutatesState(Sound):
+    def select(self, state, context, rng):
+        cohort = super().select(state, context, rng)
+        state.n[cohort] += 1
+        return cohort
+
+
+class ChoosesTwice(Sound):
+    def select(self, state, context, rng):
+        cohort = super().select(state, context, rng)
+        return np.sort(np.append(cohort[1:], cohort[-1:]))
+
+
+class IgnoresWhoIsThere(Sound):
+    def select(self, state, context, rng):
+        return np.sort(np.argsort(state.n, kind="stable")[: context.cohort_size])
+
+
+class OneTooFew(Sound):
+    def select(self, state, context, rng):
+        return super().select(state, context, rng)[1:]
+
+
+class GlobalRandomness(Sound):
+    def select(self, state, context, rng):
+        n = min(context.cohort_size, len(context.available))
+        return np.sort(np.random.choice(context.available, n, replace=False))  # noqa: NPY002
+
+
+class RandomnessOfItsOwn(Sound):
+    def select(self, state, context, rng):
+        return super().select(state, context, np.random.default_rng())
+
+
+class NeedsAnswers(Sound):
+    def observe(self, state, context, report):
+        fastest = report.latency.min()  # nobody may have answered
+        state.n[report.chosen] += 1 + int(fastest < 0)
+
+
+class StateIsADict(Sound):
+    def init(self, n_clients):
+        return {"n": np.zeros(n_clients, dtype=np.int64)}
+
+    def select(self, state, context, rng):
+        return super().select(Chosen(state["n"]), context, rng)
+
+    def observe(self, state, context, report):
+        state["n"][report.chosen] += 1
+
+
+class Floats(Sound):
+    def select(self, state, context, rng):
+        return super().select(state, context, rng).astype(float)
+
+
+class CannotTakeAll(Sound):
+    def select(self, state, context, rng):
+        order = np.argpartition(state.n[context.available], context.cohort_size)
+        return np.sort(context.available[order[: context.cohort_size]])
+
+
+class LearnsInItself(Sound):
+    def __init__(self):
+        self.n = np.zeros(0, dtype=np.int64)
+
+    def select(self, state, context, rng):
+        self.n = np.append(self.n, np.zeros(40 - len(self.n), dtype=np.int64))
+        return super().select(Chosen(self.n), context, rng)
+
+    def observe(self, state, context, report):
+        self.n[report.chosen] += 1
+
+
+class SharesItsState(Sound):
+    shared = Chosen(np.zeros(40, dtype=np.int64))
+
+    def init(self, n_clients):
+        return self.shared
+
+
+class ShufflesTheQuestion(Sound):
+    def select(self, state, context, rng):
+        rng.shuffle(context.available)
+        return np.sort(context.available[: context.cohort_size])
+
+
+FAULTS = {
+    MutatesState: "select_without_change: select changed the state",
+    ChoosesTwice: "choose_right_cohorts: a client was chosen twice",
+    IgnoresWhoIsThere: "choose_right_cohorts: clients were chosen that are not available",
+    OneTooFew: "choose_right_cohorts: 3 clients were chosen instead of 4",
+    GlobalRandomness: "repeat_with_equal_generators: .* it used numpy's global generator",
+    RandomnessOfItsOwn: "repeat_with_equal_generators: equal generators gave different cohorts",
+    NeedsAnswers: "hear_nothing: observe cannot take a report without answers: ValueError",
+    StateIsADict: "keep_a_state_that_can_be_saved: the state must be a dataclass .* got dict",
+    Floats: "choose_right_cohorts: select must return whole numbers, got float64",
+    CannotTakeAll: r"play_with_the_whole_fleet: ValueError: kth\(=12\) out of bounds",
+    LearnsInItself: "learn_in_the_state_alone: .* something is learned outside the state",
+    SharesItsState: "learn_in_the_state_alone: ",
+    ShufflesTheQuestion: "select_without_change: select changed context.available",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_named(fault):
+    with pytest.raises(AssertionError, match=FAULTS[fault]) as told:
+        check_policy(fault())
+    assert str(told.value).startswith(f"{fault.__name__} breaks ")
+
+
+def test_a_sound_policy_passes_and_a_class_is_none():
+    check_policy(Sound())
+    with pytest.raises(AssertionError, match="must be an object with init, select and observe"):
+        check_policy(Sound)

@@ -22,7 +22,9 @@ class AflState(ClientState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AFL:
-    r"""Draw most of the cohort with probability proportional to exp(temperature x v_k).
+    r"""Draw clients whose data the model knows worst: large losses on much data.
+
+    Draw most of the cohort with probability proportional to exp(temperature x v_k).
 
     v_k = sqrt(n_k) loss_k is the value of a client's data, known since it last trained. The lowest
     `drop` of the available clients cannot be drawn; the last part of the cohort is uniform.

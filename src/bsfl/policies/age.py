@@ -21,7 +21,9 @@ class AgeState(Averages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeBased:
-    r"""Choose the m clients with the largest age_k x speed_k.
+    r"""Choose clients that are fast and have waited for long.
+
+    Choose the m clients with the largest age_k x speed_k.
 
     age_k <- (age_k + 1) (1 - [k was chosen]) starts at 0, so it counts the rounds since k was last
     chosen; speed_k is the mean of 1/tau_k. Clients never chosen come first.

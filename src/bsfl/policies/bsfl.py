@@ -42,7 +42,9 @@ class BsflState(Selections):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BSFL:
-    r"""Choose the cohort that maximises min_S ucb_k + (alpha / m) sum_S g_k.
+    r"""Choose a cohort without a slow member, and bring back who was chosen too rarely.
+
+    Choose the cohort that maximises min_S ucb_k + (alpha / m) sum_S g_k.
 
     ucb_k = (mean of tau_min / tau_k) + sqrt((m + 1) ln(t - 1) / c_k) is an optimistic speed, and
     g_k = |r_k - c_k/t|^beta sgn(r_k - c_k/t) rewards clients chosen less than their share r_k.

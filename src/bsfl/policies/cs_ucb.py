@@ -12,7 +12,9 @@ from bsfl.records import IntArray, Report, Rng, RoundContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsUcb:
-    r"""Choose the m clients with the largest mean reward + sqrt((m + 1) ln t / c_k).
+    r"""Choose the clients that seem fastest, and look again at those rarely tried.
+
+    Choose the m clients with the largest mean reward + sqrt((m + 1) ln t / c_k).
 
     The reward of an answer is 1 - tau / tau_max. Clients never chosen have an infinite index and so
     come first. Nothing brings slow clients back but the radius.

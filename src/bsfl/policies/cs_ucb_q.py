@@ -14,7 +14,9 @@ from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsUcbQ:
-    r"""Choose the m clients with the largest (1 - beta) index_k + beta D_k.
+    r"""Choose fast clients, and keep a queue so that nobody waits for too long.
+
+    Choose the m clients with the largest (1 - beta) index_k + beta D_k.
 
     index_k = min(1, mean reward + sqrt(2 ln t / c_k)), 1 if never chosen; the queue
     D_k <- max(D_k + share_k - [k was chosen], 0) starts at 0 and grows while k waits for its

@@ -30,7 +30,9 @@ class F3astState(ClientState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class F3ast:
-    r"""Choose the m available clients with the largest p_k / r_k.
+    r"""Choose who was chosen least for the data it holds, among those available.
+
+    Choose the m available clients with the largest p_k / r_k.
 
     p_k = n_k / sum n is a client's share of all data, 1 / K where no sizes are registered. The rate
     r_k <- (1 - b) r_k + b [k was chosen] starts at min(1, m p_k). Updates weigh p_k / r_k, so that

@@ -13,7 +13,9 @@ from bsfl.requirements import keep_known, must_cover
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FedCS:
-    r"""Add the client that prolongs the round least, while the round ends before the deadline.
+    r"""Fill the round with the quickest clients until the deadline is used up.
+
+    Add the client that prolongs the round least, while the round ends before the deadline.
 
     Clients train side by side and then send one after another. A round that takes Theta seconds
     takes max(Theta + upload_k, update_k + upload_k) once client k is added. There may be fewer

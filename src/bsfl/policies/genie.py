@@ -15,7 +15,9 @@ from bsfl.solvers import SOLVERS, Solver
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Genie:
-    r"""Choose the cohort that maximises min_S mu_k + (alpha / m) sum_S g_k (eq. Gt).
+    r"""Choose as BSFL does, told the true speeds that no server can know.
+
+    Choose the cohort that maximises min_S mu_k + (alpha / m) sum_S g_k (eq. Gt).
 
     Not a policy anyone can run: it is told the true mean speeds. It marks how well the others
     could do.

@@ -29,7 +29,9 @@ class LuoState(Averages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Luo:
-    r"""Draw m clients, k with a probability proportional to p_k G_k / sqrt(tau_k).
+    r"""Draw clients with much to teach more often, and slow ones less often.
+
+    Draw m clients, k with a probability proportional to p_k G_k / sqrt(tau_k).
 
     p_k is a client's share of the data, G_k the last loss it reported, in place of the norm of its
     gradient, and tau_k its mean latency. Nobody is drawn twice: k is included with probability

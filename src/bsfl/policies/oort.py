@@ -41,7 +41,9 @@ class OortState(ClientState):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Oort:
-    r"""Draw most of the cohort among the best scores, the rest among clients never chosen.
+    r"""Draw mostly clients with large losses that are fast enough, and try new ones.
+
+    Draw most of the cohort among the best scores, the rest among clients never chosen.
 
     score_k = (min-max of clipped U_k + sqrt(0.1 ln t / last_k)) min(1, (T / duration_k)^penalty)
     with the utility U_k = n_k loss_k, the round last_k in which k was last chosen, and the

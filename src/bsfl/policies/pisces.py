@@ -45,7 +45,9 @@ class PiscesState(Averages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pisces:
-    r"""Choose the m clients with the largest U_k / (1 + s_k)^penalty.
+    r"""Choose clients with large losses whose answers do not come stale.
+
+    Choose the m clients with the largest U_k / (1 + s_k)^penalty.
 
     U_k = n_k loss_k is the utility that Oort uses. s_k is the mean staleness of a client's answers:
     how many clients were invited after it and before its answer, over the largest number that were

@@ -19,7 +19,9 @@ AskLosses = Callable[[IntArray], FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOfChoice:
-    r"""Draw d candidates with weights n_k, then choose the m of them with the largest loss.
+    r"""Draw a few candidates and choose those with the largest losses.
+
+    Draw d candidates with weights n_k, then choose the m of them with the largest loss.
 
     With `ask` that loss is the current global model's, asked from the d candidates (pow-d). Without
     it, it is the last one the client reported, infinite if it was never chosen (rpow-d): that takes

@@ -33,7 +33,9 @@ class RbcsFState(Queued):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RbcsF:
-    r"""Choose the cohort that minimises V max_S latency_k - sum_S z_k.
+    r"""Choose fast clients by what is known of their devices; nobody waits for too long.
+
+    Choose the cohort that minimises V max_S latency_k - sum_S z_k.
 
     latency_k = max(0, c_k . theta_k - a sqrt(c_k H_k^-1 c_k)) is an optimistic guess from the
     client's context c_k, by ridge regression: H_k = lambda I + sum c c', b_k = sum tau c,

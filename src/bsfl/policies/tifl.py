@@ -52,7 +52,9 @@ class TiflState(Averages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiFL:
-    """Draw a tier of clients with similar latencies, then m clients of it, uniformly.
+    """Sort clients into tiers by speed, and draw each cohort from one tier.
+
+    Draw a tier of clients with similar latencies, then m clients of it, uniformly.
 
     Every client is profiled first: it is chosen once. Then the fleet is cut into tiers of equal
     size by mean latency. Tiers with credits are drawn with probabilities that favour those with the

@@ -37,7 +37,9 @@ class UcbCsState(ClientState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UcbCs:
-    r"""Choose the m clients with the largest p_k (L_k / N_k + sqrt(2 sigma^2 ln T / N_k)).
+    r"""Choose clients with large losses, and look again at those rarely tried.
+
+    Choose the m clients with the largest p_k (L_k / N_k + sqrt(2 sigma^2 ln T / N_k)).
 
     With p_k = n_k / sum n, N_k = sum_s gamma^(t-1-s) [k in S_s], L_k the same sum with the mean
     local losses as factors and T = sum_s gamma^(t-1-s), all over the rounds s = 1 .. t-1 before

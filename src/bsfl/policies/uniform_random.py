@@ -10,7 +10,7 @@ from bsfl.state import NothingLearned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformRandom:
-    """Choose m of the available clients, every cohort equally likely."""
+    """Choose clients at random, every cohort equally likely."""
 
     def init(self, n_clients: int) -> NothingLearned:
         return NothingLearned()

@@ -16,7 +16,9 @@ CERTAIN = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedRandom:
-    r"""Choose m clients so that client k is included with probability min(1, lambda n_k).
+    r"""Choose clients at random, in proportion to the data that they hold.
+
+    Choose m clients so that client k is included with probability min(1, lambda n_k).
 
     Drawing one client after another with weights n_k does not do that; systematic sampling
     (Madow 1949) does, exactly.

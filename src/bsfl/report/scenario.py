@@ -159,7 +159,8 @@ def data_plot(results: Results) -> Plot:
     assert isinstance(scenario.learning, LearningSpec)
     split = scenario.learning.deal(scenario.fleet.n_clients, seed=scenario.first_seed)
     clients = in_order(split.sizes, MAX_BARS)
-    names, counts = [str(k) for k in clients], split.histogram[clients].T
+    fleet, counts = scenario.world(0), split.histogram[clients].T
+    names = [fleet.name(k) for k in clients]
     bars = [Bars(label=f"label {i}", names=names, height=own) for i, own in enumerate(counts)]
     return Plot(
         name="data",
@@ -203,9 +204,10 @@ def heat_panel(results: Results, label: str) -> Panel:
     edges = np.unique(np.linspace(0, rounds, min(N_BLOCKS, rounds) + 1).astype(int))
     blocks = np.split(cohorts, edges[1:-1])
     counts = np.array([participation(block, n_clients) / len(block) for block in blocks])
-    clients = in_order(results.scenario.world(0).mean_speed(1), MAX_CLIENTS)
+    fleet = results.scenario.world(0)
+    clients = in_order(fleet.mean_speed(1), MAX_CLIENTS)
     heat = Heat(
-        names=[str(k) for k in clients],
+        names=[fleet.name(k) for k in clients],
         y=(edges[1:] + edges[:-1]) / 2,
         value=counts[:, clients] * n_clients / results.scenario.cohort_size,
         label="share",
@@ -216,10 +218,11 @@ def heat_panel(results: Results, label: str) -> Panel:
 def learned_plot(results: Results) -> Plot:
     """Return what the server could learn of speeds, against the truth, in the first world."""
     marks: list[Points | Line] = []
+    name = results.scenario.world(0).name
     for label in results.scenario.policies:
         speeds = learned_speeds(results, label, 0)
         clients = in_order(speeds.truth, MAX_CLIENTS)
-        names = [f"client {k}, {speeds.count[k]} answers" for k in clients]
+        names = [f"client {name(k)}, {speeds.count[k]} answers" for k in clients]
         x, y, half = speeds.truth[clients], speeds.mean[clients], speeds.half[clients]
         marks.append(Points(label=label, x=x, y=y, half=half, names=names))
     ends = np.array([0.0, speeds.truth.max()])

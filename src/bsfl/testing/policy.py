@@ -1,16 +1,9 @@
-"""What every policy must do, whatever its rule; run it on a policy of your own.
+"""What every policy must do, whatever its rule."""
 
-    from bsfl.testing import check_policy
-
-    def test_my_policy():
-        check_policy(LeastServed())
-
-`CHECKS` holds the checks by name, for a test of its own each. A check raises AssertionError. A
-policy that is given numbers by client must have them for 40.
-"""
-
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -28,9 +21,24 @@ K, M = 12, 4
 
 
 def check_policy(policy: Policy) -> None:
-    """Run every check."""
+    """Check that a policy keeps the contract; an AssertionError names every rule that it breaks."""
+    name = type(policy).__name__
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise AssertionError(
+            f"a policy must be an object with init, select and observe, got {policy!r}"
+        )
+    broken = []
     for check in CHECKS.values():
-        check(policy)
+        try:
+            check(policy)
+        except AssertionError as fault:
+            broken.append(f"{check.__name__}: {fault}")
+        except Exception as fault:  # a policy may fail in any way
+            rule = (check.__doc__ or "").partition("\n")[0]
+            broken.append(f"{check.__name__}: {type(fault).__name__}: {fault} ({rule})")
+    if broken:
+        lines = "".join(f"\n  {line}" for line in broken)
+        raise AssertionError(f"{name} breaks {len(broken)} of {len(CHECKS)} rules:{lines}")
 
 
 def context(
@@ -69,60 +77,137 @@ def choose(policy: Policy, state: State, here: RoundContext) -> IntArray:
     return policy.select(state, here, np.random.default_rng(here.t))
 
 
+def cohort_of(policy: Policy, state: State, here: RoundContext) -> list[int]:
+    """Return the cohort of a round as numbers, after checking that it is an array of them."""
+    cohort: Any = choose(policy, state, here)
+    is_array = isinstance(cohort, np.ndarray)
+    kind = cohort.dtype if is_array else type(cohort).__name__
+    assert is_array, f"select must return a numpy array of whole numbers, got {kind}"
+    assert cohort.dtype.kind in "iu", f"select must return whole numbers, got {kind}"
+    return [int(k) for k in cohort]
+
+
 def contents(state: State) -> dict[str, bytes]:
     """Return every byte of a state."""
     return {name: np.copy(leaf).tobytes() for name, leaf in leaves(state)}
 
 
 def choose_right_cohorts(policy: Policy) -> None:
-    """Cohorts are distinct, sorted, available and of the right size."""
+    """Cohorts are whole numbers, distinct, sorted, available and of the right size."""
     for rounds in (0, 1, 2, 7, 30):
         state = play(policy, policy.init(K), rounds)
         for available in (range(K), range(1, K, 2), (2, 4, 6, 8)):
-            cohort = choose(policy, state, context(rounds + 1, available=available))
-            assert len(cohort) == M, f"{len(cohort)} clients instead of {M}"
-            assert np.all(np.diff(cohort) > 0), f"not sorted and distinct: {cohort}"
-            assert set(cohort.tolist()) <= set(available), f"not available: {cohort}"
+            cohort = cohort_of(policy, state, context(rounds + 1, available=available))
+            assert len(set(cohort)) == len(cohort), f"a client was chosen twice: {cohort}"
+            strangers = sorted(set(cohort) - set(available))
+            assert not strangers, f"clients were chosen that are not available: {strangers}"
+            assert len(cohort) == M, f"{len(cohort)} clients were chosen instead of {M}"
+            assert cohort == sorted(cohort), f"the cohort is not sorted: {cohort}"
 
 
 def take_all_of_too_few(policy: Policy) -> None:
     """Too few available clients are all taken."""
     state = play(policy, policy.init(K), 5)
     for available in ([], [5], [0, 11]):
-        assert choose(policy, state, context(6, available=available)).tolist() == available
+        cohort = cohort_of(policy, state, context(6, available=available))
+        assert cohort == available, f"of too few, {available}, all must be chosen, got {cohort}"
 
 
 def select_without_change(policy: Policy) -> None:
-    """Selecting changes nothing, and equal generators give equal cohorts."""
-    state = play(policy, policy.init(K), 9)
-    before = contents(state)
-    first = choose(policy, state, context(10))
+    """Selecting changes neither the state nor what it is asked."""
+    state, here = play(policy, policy.init(K), 9), context(10)
+    before, asked = contents(state), here.available.tobytes()
+    choose(policy, state, here)
     assert contents(state) == before, "select changed the state"
-    assert choose(policy, state, context(10)).tolist() == first.tolist()
+    assert here.available.tobytes() == asked, "select changed context.available"
+
+
+def repeat_with_equal_generators(policy: Policy) -> None:
+    """Equal generators give equal cohorts, and no other randomness is used."""
+    state, here = play(policy, policy.init(K), 9), context(10)
+    of_numpy, of_python = _global_numpy(), random.getstate()
+    cohorts = [cohort_of(policy, state, here) for _ in range(5)]
+    policy.observe(policy.init(K), here, answers(cohorts[0]))
+    drew = "a policy must draw from rng alone: it used"
+    assert _global_numpy() == of_numpy, f"{drew} numpy's global generator, np.random"
+    assert random.getstate() == of_python, f"{drew} Python's global generator, random"
+    assert cohorts == cohorts[:1] * 5, "equal generators gave different cohorts"
+
+
+def _global_numpy() -> str:
+    return repr(np.random.get_state(legacy=False))  # noqa: NPY002  (to see whether it is used)
+
+
+def learn_in_the_state_alone(policy: Policy) -> None:
+    """What is learned is in the state: a second run from a fresh one is like the first."""
+    first, second = (
+        [cohort_of(policy, play(policy, policy.init(K), n), context(n + 1)) for n in (0, 3, 9)]
+        for _ in range(2)
+    )
+    assert first == second, (
+        "a run from a fresh state differs from the one before: something is learned outside the "
+        "state"
+    )
+    one, other = policy.init(K), policy.init(K)
+    arrays = [leaf for _, leaf in leaves(one) if isinstance(leaf, np.ndarray)]
+    for name, leaf in leaves(other):
+        if isinstance(leaf, np.ndarray):
+            shared = any(np.shares_memory(leaf, mine) for mine in arrays)
+            assert not shared, f"init gave the same array twice: {name}"
+
+
+def keep_a_state_that_can_be_saved(policy: Policy) -> None:
+    """The state is a dataclass of arrays and numbers."""
+    state = play(policy, policy.init(K), 5)
+    kind = type(state).__name__
+    assert is_dataclass(state), f"the state must be a dataclass of arrays and numbers, got {kind}"
+    for name, leaf in leaves(state):
+        is_number = isinstance(leaf, bool | int | float | np.generic)
+        is_array = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf"
+        assert is_number or is_array, (
+            f"{name} of the state must be an array of numbers or a number, "
+            f"got {type(leaf).__name__}"
+        )
+
+
+def hear_nothing(policy: Policy) -> None:
+    """A report may be empty: nobody answered, or nobody was asked."""
+    state = play(policy, policy.init(K), 3)
+    for chosen in ([], [1, 2]):
+        try:
+            policy.observe(state, context(4), Report.of({}, chosen=chosen))
+        except Exception as fault:
+            raise AssertionError(
+                f"observe cannot take a report without answers: {type(fault).__name__}: {fault}"
+            ) from fault
+    assert len(cohort_of(policy, state, context(5))) == M, "the next cohort is not whole"
 
 
 def survive_silence(policy: Policy) -> None:
     """Where nobody ever answers, every client still gets its turn."""
     state, chosen = policy.init(K), set()
     for t in range(1, 80):
-        cohort = choose(policy, state, context(t))
+        cohort = cohort_of(policy, state, context(t))
         policy.observe(state, context(t), Report.of({}, chosen=cohort))
-        chosen |= set(cohort.tolist())
-    assert chosen == set(range(K)), f"never chosen: {set(range(K)) - chosen}"
+        chosen |= set(cohort)
+    never = set(range(K)) - chosen
+    assert not never, f"where nobody answers, these are never chosen: {sorted(never)}"
 
 
 def play_with_one_client(policy: Policy) -> None:
     """A fleet may have one client."""
     state = policy.init(1)
     for t in range(1, 4):
-        assert choose(policy, state, context(t, m=1, k=1)).tolist() == [0]
+        cohort = cohort_of(policy, state, context(t, m=1, k=1))
+        assert cohort == [0], f"the only client must be chosen, got {cohort}"
         policy.observe(state, context(t, m=1, k=1), answers([0]))
 
 
 def play_with_the_whole_fleet(policy: Policy) -> None:
-    """A cohort may be the whole fleet."""
+    """A cohort may be the whole fleet, m = K."""
     state = play(policy, policy.init(K), 3, m=K)
-    assert choose(policy, state, context(4, m=K)).tolist() == list(range(K))
+    cohort = cohort_of(policy, state, context(4, m=K))
+    assert cohort == list(range(K)), f"with m = K everybody must be chosen, got {cohort}"
 
 
 def survive_a_broken_client(policy: Policy) -> None:
@@ -150,7 +235,8 @@ def touch_nobody_else(policy: Policy) -> None:
     for name, leaf in leaves(state):
         old, new = before[name], np.asarray(leaf)
         if old.ndim and len(old) == K:
-            assert np.array_equal(old[others], new[others], equal_nan=True), f"{name} changed"
+            same = np.array_equal(old[others], new[others], equal_nan=True)
+            assert same, f"observe changed {name} of clients that are not in the report"
 
 
 def save_and_load(policy: Policy) -> None:
@@ -176,7 +262,7 @@ def let_the_fleet_grow(policy: Policy) -> None:
     for newcomer in range(5, 15):
         scheduler.observe({k: answer(k) for k in scheduler.select()})
         scheduler.register(newcomer, samples=2.0)
-    assert len(scheduler.select()) == 3
+    assert len(scheduler.select()) == 3, "the cohort of a fleet that has grown is not whole"
 
 
 def doubt_the_silent(policy: Policy) -> None:
@@ -218,7 +304,7 @@ def excuse_the_failed(policy: Policy) -> None:
     state = policy.init(K)
     failure = Report.of({1: Observation(outcome="failed")}, chosen=[1])
     policy.observe(state, context(1), failure)
-    assert len(choose(policy, state, context(2))) == M
+    assert len(choose(policy, state, context(2))) == M, "the next cohort is not whole"
 
 
 def take_late_answers(policy: Policy) -> None:
@@ -228,7 +314,8 @@ def take_late_answers(policy: Policy) -> None:
     policy.observe(state, context(2), Report.of({}, chosen=[1, 2, 3]))
     for t, late in ((1, 1), (1, 2), (2, 1), (2, 3)):
         policy.observe(state, context(t), Report.of({late: answer(late)}, chosen=[]))
-    assert len(choose(policy, play(policy, state, 3, first=3), context(6))) == M
+    n_chosen = len(choose(policy, play(policy, state, 3, first=3), context(6)))
+    assert n_chosen == M, f"after late answers {n_chosen} clients were chosen instead of {M}"
 
 
 def tell_what_they_chose(policy: Policy) -> None:
@@ -251,6 +338,10 @@ CHECKS: dict[str, Callable[[Policy], None]] = {
         choose_right_cohorts,
         take_all_of_too_few,
         select_without_change,
+        repeat_with_equal_generators,
+        learn_in_the_state_alone,
+        keep_a_state_that_can_be_saved,
+        hear_nothing,
         survive_silence,
         play_with_one_client,
         play_with_the_whole_fleet,

@@ -241,7 +241,7 @@ def test_a_wrong_world_or_task_is_named():
         bsfl.compare("random", "phons")
     with pytest.raises(InvalidInput, match="must have the fleet's 100 clients, got 12"):
         bsfl.compare("random", "phones", MeanTask())
-    with pytest.raises(InvalidInput, match="a task needs n_clients, samples, init, train"):
+    with pytest.raises(InvalidInput, match="a task must have n_clients, samples, init, train"):
         bsfl.compare("random", twelve(), lambda n, rng: 3, **OF_FLEET)
     with pytest.raises(InvalidInput, match="must return a Fleet, got 3"):
         bsfl.compare("random", lambda seed: 3, **OF_FLEET)

@@ -109,7 +109,7 @@ def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     for _, client, numbers in lines:
         rows.setdefault(client, []).append(numbers)
     if columns == CAPACITY and (twice := [c for c, r in rows.items() if len(r) > 1]):
-        raise InvalidInput(f"{path}: client {_short(twice[0])!r} has more than one row")
+        raise InvalidInput(f"{path}: client {quoted(twice[0])!r} has more than one row")
     return columns, {client: np.array(values) for client, values in rows.items()}
 
 
@@ -125,14 +125,14 @@ def read_rows(
     """
     try:
         with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            reader = csv.reader(_lines(path, file))
+            reader = csv.reader(text_lines(path, file))
             first, *others = (name.strip() for name in next(reader, None) or [""])
             columns = tuple(others)
             if first not in ("client", "client_id") or columns not in layouts:
                 raise InvalidInput(
                     f"{path}, line 1: the first line must be "
                     f"{' or '.join(','.join(('client', *layout)) for layout in layouts)}, "
-                    f"got {_short(','.join((first, *columns))) or 'nothing'}"
+                    f"got {quoted(','.join((first, *columns))) or 'nothing'}"
                 )
             rows = list(_rows(path, reader, columns, limits))
     except OSError as error:
@@ -144,7 +144,7 @@ def read_rows(
     return columns, rows
 
 
-def _lines(path: Path, file: TextIO) -> Iterator[str]:
+def text_lines(path: Path, file: TextIO) -> Iterator[str]:
     """Yield the lines of a file that are text and not longer than a line may be."""
     n_lines = 0
     while line := file.readline(MAX_LINE + 1):
@@ -183,13 +183,13 @@ def _numbers(
             number = math.nan
         if not low <= number <= high:  # not for NaN either
             raise InvalidInput(
-                f"{place}: {name} must be a number from {low:g} to {high:g}, got {_short(text)!r}"
+                f"{place}: {name} must be a number from {low:g} to {high:g}, got {quoted(text)!r}"
             )
         numbers.append(number)
     return numbers
 
 
-def _short(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a text of a file as one short line."""
     shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
     return "".join(c if c.isprintable() else "?" for c in shown)

@@ -34,7 +34,7 @@ def study(tmp_path, monkeypatch):
 
 def test_version_and_help():
     assert re.fullmatch(r"bsfl \d+\.\d+\.\d+\n", bsfl("--version").output)
-    for command in ("policies", "scenarios", "run", "reproduce", "report", "leaderboard", "tune"):
+    for command in ("policies", "scenarios", "run", "reproduce", "report", "leaderboard", "advise"):
         assert command in bsfl("--help").output
         assert bsfl(command, "--help").exit_code == 0
         assert "\\[" not in bsfl(command, "--help").output
@@ -174,7 +174,9 @@ def test_a_missing_extra_is_asked_for_by_the_command_that_needs_it(package, extr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["--version"], ["policies"], ["scenarios"], ["tune", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--version"], ["policies"], ["scenarios"], ["advise", "--help"]]
+)
 def test_the_command_line_alone_is_enough_to_look_around(words):
     others = [package for package, extra in EXTRA_OF.items() if extra != "cli"]
     done = without(others, *words)

@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,19 @@ def in_parallel(
     """
     joblib = optional_module("joblib")
     return joblib.Parallel(n_jobs=jobs)(joblib.delayed(function)(*call) for call in calls)
+
+
+def as_they_come(
+    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *, jobs: int
+) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each call and what it gave, as soon as it is done, as `in_parallel`."""
+    joblib = optional_module("joblib")
+    numbered = (joblib.delayed(_numbered)(i, function, call) for i, call in enumerate(calls))
+    yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(numbered)
+
+
+def _numbered(i: int, function: Callable[..., Any], call: tuple[Any, ...]) -> tuple[int, Any]:
+    return i, function(*call)
 
 
 @contextmanager

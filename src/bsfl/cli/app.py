@@ -135,6 +135,7 @@ def report(
 
 app.command()(monitor.inspect)
 app.command()(monitor.watch)
-for command in (studies.reproduce, studies.leaderboard, studies.ablation, studies.tune):
+for command in (studies.advise, studies.reproduce, studies.leaderboard, studies.ablation):
     app.command()(command)
+app.command(hidden=True)(studies.tune)
 app.add_typer(data, name="data")

@@ -1,14 +1,28 @@
-"""Findings on the terminal: tables and verdict."""
+"""Findings on the terminal: steps while they are found, then tables and verdict."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich import box
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Drawn
 from rich.text import Text
 
 from bsfl.analysis.tables import Table
-from bsfl.cli.terminal import console, say
+from bsfl.cli.terminal import console, errors, say
 from bsfl.report import Findings
+
+
+@contextmanager
+def steps(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show how many simulations are done; what is given is to be called after each."""
+    if not errors.is_terminal:
+        say(f"{title}: {total} simulations", errors)
+    columns = (TextColumn(title), BarColumn(), TextColumn("{task.completed} of {task.total}"))
+    with Progress(*columns, TimeRemainingColumn(), console=errors, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda: progress.advance(task)
 
 
 def write_and_show(findings: Findings, folder: Path) -> None:
@@ -16,7 +30,9 @@ def write_and_show(findings: Findings, folder: Path) -> None:
     findings.write(folder)
     for table in findings.tables if findings.brief is None else findings.brief:
         console.print(drawn(table))
-    for line in (*findings.verdict, f"report.html, figures and summary.json are in {folder}"):
+    code = [f"\n{findings.code}\n"] if findings.code else []
+    last = f"report.html, figures and summary.json are in {folder}"
+    for line in (*findings.verdict, *code, last):
         say(line)
 
 

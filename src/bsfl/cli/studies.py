@@ -116,30 +116,100 @@ def ablation(
         _conduct(name, {}, out or f"ablation-{name}", backend, seeds=seeds, jobs=jobs)
 
 
-def tune(
-    latencies: Annotated[
-        Path, typer.Option("--latencies", help="CSV with the columns client,latency_s.")
+Floor = Annotated[
+    float, typer.Option(help="Least part of its fair share that a client shall have.")
+]
+Deadline = Annotated[float | None, typer.Option("--deadline", help="Seconds. [as the log shows]")]
+Rounds = Annotated[int, typer.Option(help="Rounds to simulate.", min=1)]
+
+
+def advise(
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV with a header, a row for each answer (client, latency; also outcome, "
+            "timestamp, loss), or a journal of a Scheduler."
+        ),
     ],
-    cohort_size: Annotated[int, typer.Option("--cohort-size", help="Clients in a round.", min=1)],
-    floor: Annotated[
-        float, typer.Option(help="Least part of its fair share that a client shall have.")
-    ] = 0.8,
-    deadline_s: Annotated[
-        float | None, typer.Option("--deadline", help="Seconds. [longest latency in the log]")
+    cohort_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Answers that a round wants. [as in the journal, or a tenth of the clients]", min=1
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds to simulate.", min=1)] = 1000,
-    seeds: Annotated[int, typer.Option(help="Simulations of each setting.", min=1)] = 3,
+    floor: Floor = 0.8,
+    deadline_s: Deadline = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            help="Compare this one alone; repeat it for more. [all that a log can judge]",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    client_column: Annotated[
+        str | None, typer.Option(help="Column with the client. [guessed, as all of these]")
+    ] = None,
+    latency_column: Annotated[
+        str | None, typer.Option(help="Column with the latency; seconds, or as in latency_ms.")
+    ] = None,
+    outcome_column: Annotated[
+        str | None, typer.Option(help="Column with ok, timeout, failed or late.")
+    ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column with the time of a row, a number or ISO 8601.")
+    ] = None,
+    loss_column: Annotated[str | None, typer.Option(help="Column with the loss.")] = None,
+    ids: Annotated[
+        str, typer.Option(help="What ids of a CSV are: text, int or auto (int if all look so).")
+    ] = "auto",
+    rounds: Rounds = 500,
+    seeds: Annotated[int, typer.Option(help="Fleets resampled from the log.", min=1)] = 5,
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
-    """Recommend a setting of BSFL for your own clients, from a log of their latencies.
+    """Recommend a policy and its settings for your own clients, from a log of their answers.
 
-    Example: bsfl tune --latencies log.csv --cohort-size 20
+    It plays policies, invitations and deadlines on fleets resampled from the log; stopped, it goes
+    on where it was when the same command is given again. Example: bsfl advise rounds.jsonl
     """
     with clear_errors():
-        settings = {"latencies": latencies, "deadline_s": deadline_s, "rounds": rounds}
-        settings |= {"cohort_size": cohort_size, "floor": floor}
-        _conduct("tune", settings, out or "tune", None, seeds=seeds, jobs=jobs)
+        from bsfl.studies.advice.columns import Columns
+
+        columns = Columns(
+            client=client_column,
+            latency=latency_column,
+            outcome=outcome_column,
+            time=time_column,
+            loss=loss_column,
+        )
+        settings: dict[str, Any] = {"log": log, "cohort_size": cohort_size, "floor": floor}
+        settings |= {"deadline_s": deadline_s, "rounds": rounds, "columns": columns, "ids": ids}
+        settings |= {"policies": tuple(policies)} if policies else {}
+        _conduct("advise", settings, out or f"advice-{log.stem}", None, seeds=seeds, jobs=jobs)
+
+
+def tune(
+    latencies: Annotated[Path, typer.Option("--latencies", help="The log.")],
+    cohort_size: Annotated[int, typer.Option(help="Answers that a round wants.", min=1)],
+    floor: Floor = 0.8,
+    deadline_s: Deadline = None,
+    rounds: Rounds = 1000,
+    seeds: Annotated[int, typer.Option(help="Fleets resampled from the log.", min=1)] = 3,
+    jobs: Jobs = -1,
+    out: Out = None,
+) -> None:
+    """Do what `bsfl advise` does; this was its name."""
+    advise(
+        latencies,
+        cohort_size,
+        floor,
+        deadline_s,
+        rounds=rounds,
+        seeds=seeds,
+        jobs=jobs,
+        out=out or Path("results", "tune"),
+    )
 
 
 def _conduct(
@@ -147,13 +217,13 @@ def _conduct(
 ) -> None:
     """Play a study, write what came out (a name is a folder of results/) and print it."""
     made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
-    from bsfl.cli.findings import write_and_show
+    from bsfl.cli.findings import steps, write_and_show
     from bsfl.runs import watch
     from bsfl.studies.study import Effort
 
     folder = Path("results", out) if isinstance(out, str) else out
     with on_cluster(backend):
-        findings = made.play(folder, Effort(watch=watch, **effort))
+        findings = made.play(folder, Effort(watch=watch, steps=steps, **effort))
     write_and_show(findings, folder)
 
 

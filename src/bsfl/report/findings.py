@@ -30,11 +30,13 @@ class Section:
     Attributes:
         question: What it answers; its heading.
         html: What it holds; whatever comes from outside must have been through bsfl.frame.text.
+        plots: Drawn below that.
         script: The source that brings it to life; it runs when the whole page is there.
     """
 
     question: str
     html: str
+    plots: Sequence[Plot] = ()
     script: str = ""
 
 
@@ -46,6 +48,7 @@ class Findings:
         title: What was asked.
         numbers: Everything as plain data.
         verdict: The answer, a sentence each; the first is what a reader takes along.
+        code: Lines to paste, for Markdown and terminal; a page has them in a section.
         tables: For page, Markdown and terminal.
         brief: Tables for the terminal instead, where these are too wide for it.
         plots: For the page and for files of their own.
@@ -56,6 +59,7 @@ class Findings:
     title: str
     numbers: Mapping[str, Any]
     verdict: Sequence[str] = ()
+    code: str = ""
     tables: Sequence[Table] = ()
     brief: Sequence[Table] | None = None
     plots: Sequence[Plot] = ()
@@ -64,12 +68,17 @@ class Findings:
 
     def markdown(self) -> str:
         """Return verdict and tables as Markdown."""
-        return "\n\n".join([*self.verdict, *(table.markdown() for table in self.tables)]) + "\n"
+        code = [f"```python\n{self.code}\n```"] if self.code else []
+        tables = [table.markdown() for table in self.tables]
+        return "\n\n".join([*self.verdict, *code, *tables]) + "\n"
 
     def page(self) -> str:
         """Return everything as one page, with the scripts that draw its plots."""
         parts = [
-            *(f"<h2>{text(one.question)}</h2>{one.html}" for one in self.sections),
+            *(
+                f"<h2>{text(one.question)}</h2>{one.html}{''.join(map(screen.figure, one.plots))}"
+                for one in self.sections
+            ),
             *(html_table(table, f"table-{i}") for i, table in enumerate(self.tables)),
         ]
         for plot in self.plots:
@@ -78,16 +87,20 @@ class Findings:
         for name, content in self.details.items():
             plain = f"<pre>{text(json.dumps(content, indent=2))}</pre>"
             parts.append(f"<details><summary>{text(name)}</summary>{plain}</details>")
-        scripts = [screen.library(), asset("figures.js")] if self.plots else []
+        scripts = [screen.library(), asset("figures.js")] if self.all_plots() else []
         scripts += [section.script for section in self.sections if section.script]
         return page(self.title, "".join(parts), verdict=self.verdict, scripts=scripts)
+
+    def all_plots(self) -> list[Plot]:
+        """Return the plots of the page, in its order."""
+        return [*(plot for section in self.sections for plot in section.plots), *self.plots]
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, each in one step."""
         with alone_in(folder):
             write_json(folder / "summary.json", self.numbers)
             replace_file(folder / "report.md", self.markdown().encode())
-            for plot in self.plots:
+            for plot in self.all_plots():
                 if plot.on_paper:
                     paper.save(plot, folder)
             replace_file(folder / "report.html", self.page().encode())

@@ -6,7 +6,7 @@ STUDIES: Registry[type] = Registry(
     "study",
     {
         "leaderboard": "bsfl.studies.leaderboard:Leaderboard",
-        "tune": "bsfl.studies.tuning:Tuning",
+        "advise": "bsfl.studies.advice:Advice",
         "scenario": "bsfl.studies.paper:ScenarioStudy",
         "generalization": "bsfl.studies.paper:Generalization",
         "annealing": "bsfl.studies.annealing:Annealing",

@@ -15,18 +15,22 @@ from bsfl.report import Findings
 from bsfl.runs import Results, run_scenario
 from bsfl.scenario import Scenario, parse_scenario
 
+Steps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
     """How much is put into a study: worlds (None: as each scenario says) and processes.
 
-    Quick is a small version, for a look. `watch` shows the progress of all results while they come.
+    Quick is a small version, for a look. `watch` shows the progress of all results while they come,
+    `steps` that of so many steps under a title; it gives what to call after each.
     """
 
     seeds: int | None = None
     quick: bool = False
     jobs: int = -1
     watch: Callable[[Sequence[Results]], AbstractContextManager[None]] = lambda _: nullcontext()
+    steps: Steps = lambda *_: nullcontext(lambda: None)
 
     def __post_init__(self) -> None:
         optional_module("joblib")  # what is missing shows before anything is begun

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 from bsfl import Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.integrations.flower import write_latencies
+from bsfl.studies.advice.log import read_log
 
 # --- who may train --------------------------------------------------------------------------------
 
@@ -133,16 +134,18 @@ def test_what_each_client_did():
     assert done["2"].mean_s is None
 
 
-def test_latencies_are_written_as_tune_reads_them(tmp_path):
-    selected, grid = federation(fleet(1.0, 3.0), cohort_size=2)
-    start(selected, grid, rounds=2)
+def test_latencies_are_written_as_the_advisor_reads_them(tmp_path):
+    nodes = fleet(1.0, 3.0, 60.0)
+    selected, grid = federation(nodes, cohort_size=3, deadline_s=10.0)
+    start(selected, grid)
     write_latencies(tmp_path / "log.csv", selected.rounds)
     with (tmp_path / "log.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["client", "latency_s"]
-    assert (
-        sorted((client, round(float(s))) for client, s in rows) == [("0", 1)] * 2 + [("1", 3)] * 2
-    )
+    assert header == ["client", "latency_s", "outcome", "round"]
+    told = sorted((client, round(float(s)), how, t) for client, s, how, t in rows)
+    assert told == [("0", 1, "ok", "1"), ("1", 3, "ok", "1"), ("2", 10, "timeout", "1")]
+    log = read_log(tmp_path / "log.csv", ids="text")
+    assert (log.silent(), log.deadline_s) == (["2"], pytest.approx(10.0, abs=0.2))
 
 
 def test_the_state_file_is_where_it_was_said_to_be(tmp_path, monkeypatch, caplog):

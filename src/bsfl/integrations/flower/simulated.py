@@ -123,6 +123,8 @@ def read_fleet(path: Path) -> Fleet:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             for number, row in enumerate(csv.DictReader(file), 2):
+                if row.get("outcome") in ("timeout", "failed"):
+                    continue
                 try:
                     recorded.setdefault(row["client"], []).append(float(row["latency_s"]))
                 except (KeyError, TypeError, ValueError):

@@ -111,9 +111,14 @@ def participation(rounds: Iterable[ClosedRound]) -> dict[ClientId, Participation
 
 
 def write_latencies(path: str | os.PathLike[str], rounds: Iterable[ClosedRound]) -> None:
-    """Write every latency that was measured, as `bsfl tune --latencies` reads them."""
+    """Write what became of every invitation, as `bsfl advise` reads it.
+
+    Of a timeout the latency is what was waited, of a failure there is none.
+    """
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(("client", "latency_s"))
+        rows.writerow(("client", "latency_s", "outcome", "round"))
         for played in rounds:
-            rows.writerows(played.latencies.items())
+            rows.writerows((k, s, "ok", played.t) for k, s in played.latencies.items())
+            rows.writerows((k, played.duration_s, "timeout", played.t) for k in played.timeouts)
+            rows.writerows((k, "", "failed", played.t) for k in played.failed)

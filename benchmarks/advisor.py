@@ -1,0 +1,92 @@
+"""Does `bsfl advise` predict what its settings then come to? On fleets that it has not seen.
+
+    python benchmarks/advisor.py [FLEET ...] [--devices capacities.csv] [--rounds 60]
+
+A log is drawn from a fleet by random selection, the advisor sees nothing but the log, and every
+setting that it played at full length is then played on the fleet itself.
+"""
+
+import argparse
+import csv
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from bsfl.fleet import Fleet
+from bsfl.fleet.latency import Flaky, Latencies
+from bsfl.fleet.populations import POPULATIONS
+from bsfl.randomness import stream
+from bsfl.studies.advice import Advice
+from bsfl.studies.advice.trials import Setting, play
+from bsfl.studies.study import Effort
+
+K, M, ROUNDS, WORLDS = 200, 20, 500, 3
+DEADLINES = {"phones": 120.0, "bimodal": 1.0, "flaky": 60.0, "exponential": 40.0, "devices": 200.0}
+
+
+def latencies(name: str, seed: int, devices: str) -> Latencies:
+    rng = np.random.default_rng(seed)
+    if name == "flaky":  # a fifth loses 40 % of its answers, three clients lose all
+        lost = np.where(rng.random(K) < 0.2, 0.4, 0.03)
+        lost[:3] = 1.0
+        return Flaky(POPULATIONS["lognormal"](K, rng, spread=0.6, sigma=0.3), lost)
+    if name == "devices":
+        return POPULATIONS["trace"](K, rng, path=devices, jitter=0.3)
+    known = {"bimodal": "authors-bimodal", "exponential": "shifted-exponential"}
+    return POPULATIONS[known.get(name, name)](K, rng)
+
+
+def write_log(fleet: Fleet, path: Path, n_rounds: int) -> None:
+    """Write what random selection shows of a fleet."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("client", "latency_s", "outcome"))
+        for t in range(1, n_rounds + 1):
+            drawn = fleet.latencies(t, 0.0)
+            for k in stream(5, "log", t).choice(K, M, replace=False).tolist():
+                came = drawn[k] <= fleet.tau_max
+                rows.writerow((f"c{k}", min(drawn[k], fleet.tau_max), "ok" if came else "timeout"))
+
+
+def played(truth: Latencies, setting: Setting, deadline_s: float) -> dict[str, float]:
+    """Return what a setting comes to on the fleet itself, in worlds that are new."""
+    made = {"latency": truth, "tau_min": 1e-3, "tau_max": deadline_s}
+    worlds = [play(Fleet(**made, seed=1000 + i), setting, ROUNDS) for i in range(WORLDS)]
+    return {name: float(np.mean([one[name] for one in worlds])) for name in worlds[0]}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("fleets", nargs="*", default=["phones", "bimodal", "flaky", "exponential"])
+    options.add_argument("--devices", default="")
+    options.add_argument("--rounds", type=int, default=60)
+    options.add_argument("--jobs", type=int, default=-1)
+    told = options.parse_args()
+    columns = ("predicted (s)", "true (s)", "error", "least share", "true least share")
+    print(f"| fleet | setting | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}")
+    for name in [*told.fleets, *["devices"] * bool(told.devices)]:
+        truth, deadline_s = latencies(name, 11, told.devices), DEADLINES[name]
+        fleet = Fleet(latency=truth, tau_min=1e-3, tau_max=deadline_s, seed=77)
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder, "log.csv")
+            write_log(fleet, log, told.rounds)
+            advice = Advice(log=log, cohort_size=M, rounds=ROUNDS)
+            found = advice.play(Path(folder, "out"), Effort(jobs=told.jobs)).numbers
+        best = found["recommended"]
+        worst = 0.0
+        for one in found["trials"]:
+            setting, predicted = Setting(**one["setting"]), one["mean_round_s"]["mean"]
+            true = played(truth, setting, deadline_s)
+            error = predicted / true["mean_round_s"] - 1.0
+            shares = one["least_share"]["mean"], true["least_share"]
+            worst = max(worst, abs(error))
+            mark = " *" if one["setting"] == best["setting"] else ""
+            words = f"{one['code']}, invite {setting.invite}, {setting.deadline_s:g} s{mark}"
+            times = f"{predicted:.3g} | {true['mean_round_s']:.3g} | {error:+.1%}"
+            print(f"| {name} | {words} | {times} | {shares[0]:.2f} | {shares[1]:.2f} |", flush=True)
+        print(f"{name}: {len(found['trials'])} settings, largest error {worst:.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,13 +7,15 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
+from statistics import NormalDist
 
 import pytest
 
 from bsfl import Observation, Scheduler, UniformRandom
 from bsfl.monitor import Journal, read_journal
-from bsfl.monitor.follow import Followed, Follower
-from bsfl.monitor.watch import journal_page, server
+from bsfl.monitor.follow import ClientSums, Followed, Follower
+from bsfl.monitor.live import journal_page
+from bsfl.monitor.watch import server
 
 NASTY = "<script>alert('x')</script>"
 
@@ -44,10 +46,44 @@ def test_seconds_lost_are_those_beyond_the_next_slowest():
     sums.add(entry(3, [7.0]))  # alone: all of it
     lost = {client: one.lost_s for client, one in sums.clients.items()}
     assert lost == {"a": 8.0, "b": 0.0, "c": 6.0}
-    assert [slowest for _, _, slowest in sums.rounds] == ["c", "a", "a"]
+    assert [one.last for one in sums.rounds] == [("c",), ("a",), ("a",)]
     assert (sums.n_rounds, sums.total_s) == (3, 27.0)
     assert sums.fair == 3 / 4 + 3 / 4 + 1 / 4
     assert sums.clients["a"].n_ok == 3
+
+
+def test_who_comes_last_together_shares_the_seconds():
+    sums = Followed()
+    outcome = ["ok", "timeout", "timeout"]
+    sums.add(entry(1, [2.0, 60.0, 60.0], outcome=outcome))  # 58 s for two
+    assert [one.last for one in sums.rounds] == [("b", "c")]
+    lost = {client: one.lost_s for client, one in sums.clients.items()}
+    assert lost == {"a": 0.0, "b": 29.0, "c": 29.0}
+    text = journal_page("x", sums)
+    assert "round 1 took 60 s and waited for b, c, which missed the deadline." in text
+
+
+def test_latencies_are_told_with_the_interval_of_8_in_10():
+    sums = Followed()
+    for t, latency in enumerate((1.0, 4.0, 16.0)):
+        sums.add(entry(t, [latency]))
+    # logarithms to base 4 are 0, 1, 2: mean 1, standard deviation sqrt(2 / 3)
+    wide = 4 ** (NormalDist().inv_cdf(0.9) * (2 / 3) ** 0.5)
+    assert sums.clients["a"].latency_s == pytest.approx((4.0, 4.0 / wide, 4.0 * wide), rel=1e-4)
+    assert ClientSums().latency_s is None
+
+
+def test_availability_is_counted_by_hour_of_the_day():
+    sums = Followed()
+    noon = time.mktime((2026, 3, 4, 12, 30, 0, 0, 0, 0))
+    for days, available in ((0, 4), (1, 8)):
+        sums.add(entry(1 + days, [2.0], available=available, time=noon + 86400 * days))
+    assert (sums.n_available[12], sums.n_by_hour[12], sum(sums.n_by_hour)) == (12, 2, 2)
+    text = journal_page("x", sums, now=noon + 86400 + 7)
+    assert "12:00 to 13:00: 6 available, 2 rounds" in text
+    assert "the last 7 s ago" in text
+    assert "Nothing new for" not in text
+    assert "Nothing new for 3 min" in journal_page("x", sums, now=noon + 86400 + 180)
 
 
 def test_who_comes_after_the_end_costs_no_second():
@@ -61,8 +97,19 @@ def test_who_comes_after_the_end_costs_no_second():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"kind": "round"}, entry(1, [2.0], outcome=[]), entry(1, [2.0], invited=[[]]), {"kind": []}]
-)  # fmt: skip
+    "wrong",
+    [
+        {},
+        {"kind": "round"},
+        {"kind": []},
+        entry(1, [2.0], outcome=[]),
+        entry(1, [2.0], invited=[[]]),
+        entry(1, [2.0], time="noon"),
+        entry(1, [2.0], time=1e300),
+        entry(1, [2.0], why={"unit": "s", "expected": [], "worth": 3}, figures={"alpha": "x"}),
+        entry(1, [2.0], why=[], figures=7),
+    ],
+)
 def test_an_entry_of_another_kind_is_passed_over(wrong):
     sums = Followed()
     sums.add(wrong)
@@ -107,17 +154,18 @@ def test_the_page_shows_rounds_and_finds_clients_and_ids_are_text(path):
     play(scheduler, 8, fleet)
     with served(path) as url:
         text, headers = fetch(url)
-        assert "8 rounds" in text
+        assert "round 8 took" in text
         assert NASTY not in text
         assert "&lt;script&gt;" in text
-        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "default-src 'none'; script-src 'sha256-" in text
+        assert headers["X-Frame-Options"] == "DENY"
         assert "http://" not in text
         assert "https://" not in text
         play(scheduler, 1, fleet)
-        assert "9 rounds" in fetch(url)[0]
+        assert "round 9 took" in fetch(url)[0]
         found, _ = fetch(f"{url}/?client={urllib.parse.quote(NASTY)}")
         assert NASTY not in found
-        assert "was never invited</p>" not in found
+        assert "was never invited.</p>" not in found
         missing, _ = fetch(f"{url}/?client=zoe")
         assert "zoe was never invited" in missing
 
@@ -153,7 +201,7 @@ def test_100_000_clients_are_a_small_page(path):
     text = journal_page("rounds", sums, "77777")
     page_s = time.process_time() - begin
     assert len(sums.clients) == 100_000
-    assert len(text) < 100_000
+    assert len(text) < 150_000
     assert "77777" in text
     assert read_s < 20
     assert page_s < 2
@@ -167,3 +215,27 @@ def test_failures_and_silence_are_drawn_too(path):
     scheduler.select(["ann", "bob"])
     assert len(list(read_journal(path))) == 1
     assert "awaited" in journal_page("x", Follower(path).update())
+
+
+def test_a_cohort_is_shown_with_what_it_was_weighed_by(path):
+    fleet = [f"phone-{i}" for i in range(10)]
+    scheduler = Scheduler(cohort_size=3, journal=path)
+    play(scheduler, 20, fleet)
+    last = list(read_journal(path))[-1]
+    assert last["why"]["unit"] == "s"
+    choice = scheduler._learned.choice
+    for client, expected, worth in zip(
+        last["invited"], last["why"]["expected"], last["why"]["worth"], strict=True
+    ):
+        at = choice.place(fleet.index(client))
+        assert expected == pytest.approx(-choice.u[at], rel=0.005), "three digits"
+        assert worth == pytest.approx(choice.alpha * choice.g[at] / 3, rel=0.005)
+    text = journal_page("x", Follower(path).update())
+    assert "expected (s)" in text
+    assert "price of a second" in text
+
+
+def test_a_policy_that_does_not_tell_is_said_so(path):
+    play(Scheduler(UniformRandom(), cohort_size=2, journal=path), 3, ["ann", "bob", "cem"])
+    assert "why" not in list(read_journal(path))[-1]
+    assert "does not tell what it weighed" in journal_page("x", Follower(path).update())

@@ -209,7 +209,7 @@ _TABLE = (
     Metric("speed_up", "round speed-up", ".2f", "more", _over_baseline(_mean_rounds),
            "mean round of random selection over this one", wide="report selection"),
     Metric("gini", "Gini", ".3f", "less", _ginis,
-           "how unevenly clients took part; see below",
+           "how unevenly clients took part: 0 all alike, near 1 a few did nearly all",
            wide="report", short="training selection leaderboard podium"),
     Metric("min_share", "least share", ".2f", "more", lambda of: _shares(of).min(axis=1),
            "selections of the least chosen client over its fair number",

@@ -15,10 +15,11 @@ RANKED = ("leaderboard", "podium")
 """Which views of a summary are narrow, and which begin with the best."""
 
 
-GINI = (
-    "Gini says how unevenly clients took part: 0 when all did equally often, near 1 when a few did "
-    "nearly all. A third is a fleet spread from nothing to twice the fair share."
-)
+GLOSSARY = {
+    "Gini": "Gini says how unevenly clients took part: 0 when all did equally often, near 1 when a "
+    "few did nearly all. A third is a fleet spread from nothing to twice the fair share.",
+}
+"""Columns that need more than a few words, which a page and a file say once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,12 @@ class Table:
         return f"<table>{caption}{head}<tbody>{body}</tbody></table><p class='note'>{note}</p>"
 
 
+def explained(tables: Sequence[Table]) -> str:
+    """Return what the glossary says of the columns of some tables, once each."""
+    columns = {column for table in tables for column in table.columns}
+    return "\n".join(words for column, words in GLOSSARY.items() if column in columns)
+
+
 def table_of(title: str, rows: Sequence[Mapping[str, str | Interval | None]]) -> Table:
     """Return rows of names and intervals as a table.
 
@@ -110,7 +117,6 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
     is_brief = view in TERMINAL
     notes = ["times are virtual; report.html says what the columns are"] * is_brief
     notes += ["*: is told the true speeds"] * bool(summary.told)
-    in_words = GINI if not is_brief and any(m.key == "gini" for m in shown) else ""
     rows = []
     for label in summary.ranked() if view in RANKED else summary.policies:
         cells = [summary.text(label, m.key, wide=view in m.wide) for m in shown]
@@ -119,7 +125,7 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
         title=summary.title,
         columns=["policy", *(metric.title for metric in shown)],
         rows=rows,
-        note="\n".join(filter(None, ("; ".join(notes), in_words, note))),
+        note="\n".join(filter(None, ("; ".join(notes), note))),
         better={metric.title: metric.better for metric in shown if metric.better},
         about={} if is_brief else {metric.title: metric.about for metric in shown},
         aside=[i for i, row in enumerate(rows) if row[0].endswith(" *")],

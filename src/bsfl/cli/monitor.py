@@ -62,6 +62,9 @@ def inspect(
 def watch(
     journal: Annotated[Path, typer.Argument(help="A journal, as of Scheduler(journal=...).")],
     port: Annotated[int, typer.Option("--port", help="0: any that is free.", min=0)] = 8571,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to serve on; another shows it to others.")
+    ] = "127.0.0.1",
 ) -> None:
     """Show a journal as a live page on this machine: round times, stragglers, participation.
 
@@ -72,8 +75,12 @@ def watch(
 
         if not journal.exists():
             raise InvalidInput(f"{journal} is not there")
-        with server(journal, port) as page:
-            say(f"http://127.0.0.1:{page.server_port}/ shows {journal}; Ctrl-C ends it")
+        try:
+            page = server(journal, port, host)
+        except OSError as error:
+            raise InvalidInput(f"cannot serve on {host}:{port}: {error.strerror}") from None
+        with page:
+            say(f"http://{host}:{page.server_port}/ shows {journal}; Ctrl-C ends it")
             try:
                 page.serve_forever()
             except KeyboardInterrupt:

@@ -1,18 +1,25 @@
 """One frame for every page: it needs no other file and no network, and shows values as text."""
 
+from bsfl.frame.charts import Bar, bars, facts, part, spread
 from bsfl.frame.page import Markup, asset, data, page, text
-from bsfl.frame.table import Better, Cell, Column, best_rows, number, table
+from bsfl.frame.table import SHOWN, Better, Cell, Column, best_rows, number, table
 
 __all__ = [
+    "SHOWN",
+    "Bar",
     "Better",
     "Cell",
     "Column",
     "Markup",
     "asset",
+    "bars",
     "best_rows",
     "data",
+    "facts",
     "number",
     "page",
+    "part",
+    "spread",
     "table",
     "text",
 ]

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.last_round import LastRound
 from bsfl.monitor.journal import Entry, Journal
 from bsfl.monitor.words import seconds
 from bsfl.records import OUTCOMES, FloatArray, Report, RoundRecord
+from bsfl.solvers.choice import Choice
 
 _LOG = logging.getLogger("bsfl")
 
@@ -37,29 +40,37 @@ class Events:
         for one in callbacks:
             if not callable(one):
                 raise InvalidInput(f"on_round must be a function, got {checks.short(one)}")
-        if journal is not None and not isinstance(journal, Journal):
-            journal = Journal(journal)
-        self._journal = journal
+        self._journal: Journal | None = None
+        if journal is not None:
+            self.keep_journal(journal)
         self._callbacks: list[OnRound] = callbacks
         self._failed: set[str] = set()
-        self._available: list[Any] | None = None
+        self._begun: Entry = {}
 
     def __reduce__(self) -> tuple[type["Events"], tuple[()]]:
         return Events, ()
+
+    def keep_journal(self, journal: JournalLike) -> None:
+        """Write to this journal from now on."""
+        self._journal = journal if isinstance(journal, Journal) else Journal(journal)
 
     @property
     def is_heard(self) -> bool:
         """Whether anybody listens."""
         return bool(self._journal or self._callbacks) or _LOG.isEnabledFor(logging.INFO)
 
-    @property
-    def lists_available(self) -> bool:
-        """Whether the ids of those who were available are asked for."""
-        return self._journal is not None and self._journal.lists_available
-
-    def begun(self, available: list[Any]) -> None:
-        """Remember who was available in a round, where that is asked for."""
-        self._available = available
+    def begun(self, last: LastRound, choice: Choice | None, ids: list[Any]) -> None:
+        """Remember what a cohort was weighed by and, where asked for, who was available."""
+        self._begun = {}
+        if self._journal is None or choice is None:
+            return
+        is_told = choice.unit != "value" and np.array_equal(choice.cohort, last.cohort)
+        if is_told and len(choice.clients):
+            u, worth = choice.told()
+            pace = -u if choice.unit == "s" else u
+            self._begun["why"] = {"unit": choice.unit, "expected": _few(pace), "worth": _few(worth)}
+        if self._journal.lists_available:
+            self._begun["available_ids"] = [ids[k] for k in choice.available.tolist()]
 
     def round(
         self, last: LastRound, ids: list[Any], figures: Callable[[], dict[str, float]]
@@ -70,7 +81,7 @@ class Events:
             found: dict[str, float] = {}
             with self._reported_once(figures):
                 found = figures()
-            self._journal.write(_round_entry(last, record, found, self._available))
+            self._journal.write(_round_entry(last, record, found) | self._begun)
         if _LOG.isEnabledFor(logging.INFO):
             _LOG.info("%s", _sentence(record), extra={"round": record})
         for callback in self._callbacks:
@@ -99,11 +110,9 @@ class Events:
             self._journal.write(entry | {"outcome": how, "latency_s": latency_s, "loss": loss})
 
 
-def _round_entry(
-    last: LastRound, record: RoundRecord, figures: dict[str, float], available: list[Any] | None
-) -> Entry:
+def _round_entry(last: LastRound, record: RoundRecord, figures: dict[str, float]) -> Entry:
     """Return the line of a round; lists are in the order of `invited`."""
-    entry = {
+    return {
         "kind": "round",
         "t": last.t,
         "time": time.time(),
@@ -117,7 +126,11 @@ def _round_entry(
         "loss": _told(last.loss),
         "figures": {name: x if math.isfinite(x) else None for name, x in figures.items()},
     }
-    return entry if available is None else entry | {"available_ids": available}
+
+
+def _few(values: FloatArray) -> list[float | None]:
+    """Return numbers with three digits that matter, which is what a reader wants."""
+    return [float(f"{x:.3g}") if math.isfinite(x) else None for x in values.tolist()]
 
 
 def _told(values: FloatArray) -> list[float | None]:

@@ -3,7 +3,9 @@
 Everything is kept in sums by client, so a journal of any length costs what its fleet costs.
 """
 
+import math
 import os
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,13 @@ from bsfl.monitor.journal import Entry, entry_of, journal_files
 
 LAST_ROUNDS, LAST_COHORTS = 300, 10
 """Rounds whose times are kept, and cohorts that are."""
+HOURS = 24
+EIGHT_OF_TEN = 1.2816
+"""Standard deviations of a normal around its mean that hold 8 of 10 values."""
+LEAST_S = 1e-6
+"""Latencies below it count as this."""
+TOGETHER = 0.001
+"""Who is so near to the slowest came together with it, such as all that missed a deadline."""
 
 
 @dataclass(slots=True)
@@ -24,9 +33,11 @@ class ClientSums:
 
     Attributes:
         n_invited, n_ok, n_timeouts, n_failed, n_late: Invitations, and what became of them.
-        sum_s: Seconds that its answers in the model took, together.
+        n_last: Rounds that waited for it to the end.
+        log_s, log2_s: Sums of the logarithms of its latencies in the model, and of their squares.
         lost_s: Seconds that rounds would have been shorter without it: of each round that waited
-            for it, the time between the second slowest answer and its own.
+            for it, the time between the next slowest answer and its own. Those that come last
+            together share them.
         last_t: The round in which it was invited last.
     """
 
@@ -35,15 +46,42 @@ class ClientSums:
     n_timeouts: int = 0
     n_failed: int = 0
     n_late: int = 0
-    sum_s: float = 0.0
+    n_last: int = 0
+    log_s: float = 0.0
+    log2_s: float = 0.0
     lost_s: float = 0.0
     last_t: int = 0
 
-    def count(self, outcome: str | None, step: int = 1) -> None:
+    def count(self, outcome: str | None, seconds: float | None = None) -> None:
         """Count an outcome; None: nothing was reported."""
         name = {"ok": "n_ok", "timeout": "n_timeouts", "failed": "n_failed", "late": "n_late"}
         if outcome in name:
-            setattr(self, name[outcome], getattr(self, name[outcome]) + step)
+            setattr(self, name[outcome], getattr(self, name[outcome]) + 1)
+        if outcome == "ok":
+            log = math.log(max(float(seconds or 0.0), LEAST_S))
+            self.log_s += log
+            self.log2_s += log * log
+
+    @property
+    def latency_s(self) -> tuple[float, float, float] | None:
+        """Median of its latencies, and between what times 8 of 10 come; None: it gave no answer."""
+        if not self.n_ok:
+            return None
+        mean = self.log_s / self.n_ok
+        sigma = math.sqrt(max(self.log2_s / self.n_ok - mean * mean, 0.0))
+        low, high = mean - EIGHT_OF_TEN * sigma, mean + EIGHT_OF_TEN * sigma
+        return math.exp(mean), math.exp(low), math.exp(high)
+
+
+@dataclass(frozen=True, slots=True)
+class PastRound:
+    """A round that is over: its number, how long it took, and for whom it waited to the end."""
+
+    t: int
+    duration_s: float | None
+    last: tuple[Any, ...]
+    n_invited: int
+    n_ok: int
 
 
 @dataclass(slots=True)
@@ -52,20 +90,24 @@ class Followed:
 
     Attributes:
         clients: By id.
-        rounds: (t, duration_s, slowest client) of the last rounds.
+        rounds: The last ones.
         cohorts: The last entries of rounds.
         n_rounds, total_s: Of all rounds.
         fair: Fair number of answers of a client that was always available.
+        n_available, n_by_hour: Clients that were available, and rounds, by hour of the day where
+            this runs.
+        ended: When the last round was over, in seconds since 1970; None: that is not known.
     """
 
     clients: dict[Any, ClientSums] = field(default_factory=dict)
-    rounds: deque[tuple[int, float | None, Any]] = field(
-        default_factory=lambda: deque(maxlen=LAST_ROUNDS)
-    )
+    rounds: deque[PastRound] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS))
     cohorts: deque[Entry] = field(default_factory=lambda: deque(maxlen=LAST_COHORTS))
     n_rounds: int = 0
     total_s: float = 0.0
     fair: float = 0.0
+    n_available: list[int] = field(default_factory=lambda: [0] * HOURS)
+    n_by_hour: list[int] = field(default_factory=lambda: [0] * HOURS)
+    ended: float | None = None
 
     def add(self, entry: Entry) -> None:
         """Take in an entry; one that is not as we write them is passed over."""
@@ -73,8 +115,8 @@ class Followed:
             if entry["kind"] == "round":
                 self._round(entry)
             elif entry["kind"] == "late":
-                self._of(entry["client"]).count(entry["outcome"])
-        except (KeyError, TypeError, ValueError):
+                self._of(entry["client"]).count(entry["outcome"], entry.get("latency_s"))
+        except (KeyError, TypeError, ValueError, OverflowError, OSError):
             return
 
     def _of(self, client: Any) -> ClientSums:
@@ -82,26 +124,39 @@ class Followed:
 
     def _round(self, entry: Entry) -> None:
         who, outcome, latency = entry["invited"], entry["outcome"], entry["latency_s"]
-        t, duration_s = int(entry["t"]), entry["duration_s"]
+        t, duration_s, available = int(entry["t"]), entry["duration_s"], int(entry["available"])
+        ended = entry.get("time")
+        hour = None if ended is None else time.localtime(ended).tm_hour
         self.n_rounds += 1
-        self.fair += min(1.0, entry["enough"] / max(entry["available"], 1))
+        self.fair += min(1.0, entry["enough"] / max(available, 1))
         for client, how, seconds in zip(who, outcome, latency, strict=True):
             sums = self._of(client)
             sums.n_invited += 1
             sums.last_t = t
-            sums.count(how)
-            sums.sum_s += seconds if how == "ok" else 0.0
-        slowest = None
+            sums.count(how, seconds)
+        last: tuple[Any, ...] = ()
         if duration_s is not None:
             self.total_s += duration_s
-            waited = [(s, c) for s, c in zip(latency, who, strict=True) if s is not None]
-            waited = sorted((x for x in waited if x[0] <= duration_s), key=lambda x: -x[0])
-            if waited:
-                slowest = waited[0][1]
-                second = waited[1][0] if len(waited) > 1 else 0.0
-                self._of(slowest).lost_s += waited[0][0] - second
-        self.rounds.append((t, duration_s, slowest))
+            last = self._charge(duration_s, latency, who)
+        if hour is not None:
+            self.ended = ended
+            self.n_available[hour] += available
+            self.n_by_hour[hour] += 1
+        self.rounds.append(PastRound(t, duration_s, last, len(who), outcome.count("ok")))
         self.cohorts.append(entry)
+
+    def _charge(self, duration_s: float, latency: list[Any], who: list[Any]) -> tuple[Any, ...]:
+        """Charge the seconds that a round waited for its last to them; return who that is."""
+        known = zip(latency, who, strict=True)
+        waited = [(s, client) for s, client in known if s is not None and s <= duration_s]
+        longest = max((s for s, _ in waited), default=0.0)
+        last = [client for s, client in waited if s >= (1 - TOGETHER) * longest]
+        second = max((s for s, _ in waited if s < (1 - TOGETHER) * longest), default=0.0)
+        for client in last:
+            sums = self._of(client)
+            sums.n_last += 1
+            sums.lost_s += (longest - second) / len(last)
+        return tuple(last)
 
     def evenness(self) -> float:
         """Return the Gini coefficient of the answers of all clients that were ever invited."""

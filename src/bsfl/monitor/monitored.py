@@ -7,7 +7,7 @@ from bsfl.clients import ClientId, ClientTable
 from bsfl.last_round import LastRound
 from bsfl.learned import Learned
 from bsfl.monitor import inspect
-from bsfl.monitor.events import Events
+from bsfl.monitor.events import Events, JournalLike
 from bsfl.monitor.explain import Explanation, explain
 from bsfl.monitor.inspect import ClientRows
 from bsfl.outstanding import Outstanding
@@ -85,6 +85,16 @@ class Monitored:
             interval_s=None if math.isnan(low) else (low, high),
         )
 
+    @locked
+    def keep_journal(self, journal: JournalLike) -> None:
+        """Write to this journal from now on; see Scheduler."""
+        self._events.keep_journal(journal)
+
+    @locked
+    def tell_like(self, other: "Monitored") -> None:
+        """Tell whom another scheduler tells: its journal and its callbacks."""
+        self._events = other._events
+
     def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
         return RoundContext(
             t=t,
@@ -107,9 +117,7 @@ class Monitored:
         """Follow a round that has just begun; the one before is over, whoever is missing."""
         self._tell()
         self._last = last
-        if self._events.lists_available and self._learned.choice is not None:
-            ids, available = self._clients.ids, self._learned.choice.available
-            self._events.begun([ids[k] for k in available.tolist()])
+        self._events.begun(last, self._learned.choice, self._clients.ids)
 
     def _follow(self, reports: list[tuple[int, Report]]) -> None:
         """Take in what became of clients that were chosen in some rounds."""

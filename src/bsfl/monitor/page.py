@@ -1,61 +1,121 @@
-"""Pages that need nothing but themselves: no other file, no network; ids are text, never markup."""
+"""What a scheduler knows, as a page that needs nothing but itself."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
+import numpy as np
+
+from bsfl.frame import Cell, Column, Markup, facts, page, table, text
 from bsfl.monitor.inspect import COLUMNS
-from bsfl.monitor.words import figure
+from bsfl.monitor.words import figure, named, seconds
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem;
-       color: #1b1b1b; background: #fff }
-h1 { font-size: 1.3rem } h2 { font-size: 1.05rem; margin: 1.6rem 0 .3rem }
-pre { background: #f4f4f2; padding: .8rem; overflow-x: auto }
-table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
-th, td { text-align: right; padding: .15rem .6rem; border-bottom: 1px solid #e4e4e0 }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere }
-th { font-weight: 600 } p.note { color: #555; margin: .2rem 0 }
-svg { width: 100%; height: 9rem; background: #f8f8f6 }
-"""
+HEADS = {
+    "latency_s": "usually takes (s)",
+    "last_chosen": "last chosen in round",
+    "member": "in the fleet",
+}
+"""Titles of columns that are not their names."""
 
 
-def page(title: str, body: str) -> str:
-    """Return a whole page."""
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{shown(title)}</title><style>{STYLE}</style></head>"
-        f"<body><h1>{shown(title)}</h1>{body}</body></html>"
-    )
+def cell(value: Any) -> Cell:
+    """Return a value as a cell.
 
-
-def shown(value: Any) -> str:
-    """Return a value as text of a page.
-
-    >>> shown("<b>"), shown(None), shown(41.26), shown(True)
-    ('&lt;b&gt;', '', '41.3', 'yes')
+    >>> cell(None), cell(41.26).shown, cell(True).shown
+    (Cell(shown='', key=None, is_best=False), '41.3', 'yes')
     """
     if value is None:
-        return ""
+        return Cell("")
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return Cell("yes" if value else "no", int(value))
     if isinstance(value, float):
-        return figure(value)
-    text = f"{value}".encode("utf-8", "backslashreplace").decode("utf-8")
-    return escape(text)
+        return Cell(figure(value), value)
+    if isinstance(value, int):
+        return Cell(figure(value) if value < 10**6 else f"{value:,}", value)
+    return Cell(str(value), str(value))
 
 
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table; every cell is text."""
-    head = "".join(f"<th>{shown(name)}</th>" for name in columns)
-    lines = ("".join(f"<td>{shown(cell)}</td>" for cell in row) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+def client_cell(client: Any) -> Cell:
+    """Return an id as the name of a row."""
+    return Cell(str(client), client if isinstance(client, int) else str(client))
 
 
-def inspected_page(title: str, summary: str, table: Sequence[dict[str, Any]]) -> str:
-    """Return what a scheduler knows, as a page."""
-    about = "".join(f"<p class=note>{shown(n)}: {shown(text)}</p>" for n, text in COLUMNS.items())
-    rows = [list(row.values()) for row in table]
-    return page(title, f"<pre>{shown(summary)}</pre>{html_table(list(COLUMNS), rows)}{about}")
+def latency_cell(latency_s: float | None, low_s: float | None, high_s: float | None) -> Cell:
+    """Return what a client usually takes, and between what times 8 of 10 answers come."""
+    if latency_s is None or low_s is None or high_s is None:
+        return Cell("")
+    return Cell(f"{figure(latency_s)} ({figure(low_s)} – {figure(high_s)})", latency_s)
+
+
+def inspected_page(title: str, summary: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return what a scheduler knows, as a page.
+
+    Args:
+        title: The file it was saved to.
+        summary: `Scheduler.summary()`.
+        rows: `Scheduler.table()`.
+    """
+    policy, *lines = summary.splitlines()
+    said = [(line[2:13].strip(), line[13:]) for line in lines]
+    listed = "".join(f"<dt>{text(name)}</dt><dd>{text(words)}</dd>" for name, words in said)
+    body = f'{_facts(rows)}<dl class="about">{listed}<dt>policy</dt><dd>{text(policy)}</dd></dl>'
+    return page(title, body + _table(rows), verdict=[_verdict(rows)])
+
+
+def _verdict(rows: Sequence[dict[str, Any]]) -> str:
+    """Return how fast the fleet is, and who holds it up."""
+    known = [row for row in rows if row["latency_s"] is not None and row["member"]]
+    if not known:
+        return "Nobody has answered yet."
+    times = sorted(row["latency_s"] for row in known)
+    slowest = max(known, key=lambda row: row["latency_s"])
+    words = f"Half of the clients usually answer within {seconds(times[(len(times) - 1) // 2])}"
+    if len(known) > 1:
+        took = seconds(slowest["latency_s"])
+        words += f"; the slowest, {named(slowest['client'])}, takes {took}"
+    return f"{words}."
+
+
+def _facts(rows: Sequence[dict[str, Any]]) -> Markup:
+    members = [row for row in rows if row["member"]]
+    n_left = len(rows) - len(members)
+    shares = np.array([row["share"] for row in members if row["share"] is not None])
+    n_known = sum(row["latency_s"] is not None for row in members)
+    n_bad = sum(row["timeouts"] + row["failures"] for row in rows)
+    n_good = sum(row["answers"] for row in rows)
+    n_owed = sum(row["awaited"] > 0 for row in members)
+    found = [
+        ("clients", f"{len(members):,}", f"{n_left:,} left" if n_left else "in the fleet"),
+        ("have answered", f"{n_known:,}", f"{n_good:,} answers in the model"),
+        ("missed or failed", f"{n_bad:,}", f"of {n_good + n_bad:,} invitations"),
+        ("owe an answer", f"{n_owed:,}", "clients"),
+    ]
+    if len(shares):
+        n_few = np.count_nonzero(shares < 0.5)
+        found.append(("underserved", f"{n_few:,}", "have less than half their fair share"))
+    return facts(found)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Markup:
+    """Return all clients, the slowest first."""
+    has_left = not all(row["member"] for row in rows)
+    merged = ("client", "latency_s", "low_s", "high_s")
+    names = [name for name in COLUMNS if name not in merged and (has_left or name != "member")]
+    columns = [Column("client", about=COLUMNS["client"])]
+    about = "the median, and between what times 8 of 10 answers come; empty: it never answered"
+    columns.append(Column(HEADS["latency_s"], about=about))
+    columns += [Column(HEADS.get(name, name), about=_words(name)) for name in names]
+    ordered = sorted(rows, key=lambda row: -(row["latency_s"] or -1.0))
+    cells = [
+        [
+            client_cell(row["client"]),
+            latency_cell(row["latency_s"], row["low_s"], row["high_s"]),
+            *(cell(row[name]) for name in names),
+        ]
+        for row in ordered
+    ]
+    caption = "Every client ever met, the slowest first. A head sorts by its column."
+    return table(columns, cells, caption=caption, name="clients")
+
+
+def _words(name: str) -> str:
+    return COLUMNS[name].replace("None:", "empty:")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bsfl import frame
-from bsfl.analysis.tables import Table
+from bsfl.analysis.tables import Table, explained
 from bsfl.extras import optional_imports
 from bsfl.files import alone_in, replace_file, write_json
 from bsfl.frame import Cell, Column, Markup, asset, number, page, text
@@ -69,18 +69,21 @@ class Findings:
     def markdown(self) -> str:
         """Return verdict and tables as Markdown."""
         code = [f"```python\n{self.code}\n```"] if self.code else []
-        tables = [table.markdown() for table in self.tables]
-        return "\n\n".join([*self.verdict, *code, *tables]) + "\n"
+        parts = [*self.verdict, *code, *(table.markdown() for table in self.tables)]
+        return "\n\n".join(filter(None, [*parts, explained(self.tables)])) + "\n"
 
     def page(self) -> str:
         """Return everything as one page, with the scripts that draw its plots."""
         parts = [
-            *(
-                f"<h2>{text(one.question)}</h2>{one.html}{''.join(map(screen.figure, one.plots))}"
-                for one in self.sections
-            ),
-            *(html_table(table, f"table-{i}") for i, table in enumerate(self.tables)),
+            f"<h2>{text(one.question)}</h2>{one.html}{''.join(map(screen.figure, one.plots))}"
+            for one in self.sections
         ]
+        note = explained(self.tables)
+        for i, table in enumerate(self.tables):
+            parts.append(html_table(table, f"table-{i}"))
+            if note and explained([table]):
+                parts += [f'<p class="note">{text(line)}</p>' for line in note.splitlines()]
+                note = ""
         for plot in self.plots:
             heading = f"<h2>{text(plot.question)}</h2>" if plot.question else ""
             parts.append(heading + screen.figure(plot))

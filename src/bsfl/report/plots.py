@@ -53,11 +53,14 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, i: int, *, is_grey: bool = False, is_ours: bool = False) -> "Look":
-        """Return the i-th look; colours, dashes and markers repeat after different numbers."""
-        colour = GREY if is_grey else COLOURS[i % len(COLOURS)]
-        # what is ours is solid; what is not never is, so that it cannot be taken for ours
+        """Return the i-th look; the first ones are never repeated, so that ours are ours alone."""
+
+        def place(n: int) -> int:
+            return i if i < len(OURS) else len(OURS) + (i - len(OURS)) % (n - len(OURS))
+
+        colour = GREY if is_grey else COLOURS[place(len(COLOURS))]
         dash = DASHES[0] if is_ours else DASHES[i % len(DASHES)]
-        return cls(colour, dash, MARKERS[i % len(MARKERS)], is_ours)
+        return cls(colour, dash, MARKERS[place(len(MARKERS))], is_ours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

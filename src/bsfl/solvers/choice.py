@@ -47,6 +47,19 @@ class Choice:
         """Return the positions of the chosen among those who were weighed."""
         return np.flatnonzero(np.isin(self.clients, self.cohort, assume_unique=True))
 
+    def told(self) -> tuple[FloatArray, FloatArray]:
+        """Return for each of the cohort its u and what it is worth in E, (alpha / m) g.
+
+        NaN for whoever had a place before anything was weighed.
+        """
+        u, worth = np.full((2, len(self.cohort)), np.nan)
+        if len(self.clients):
+            at = np.minimum(np.searchsorted(self.clients, self.cohort), len(self.clients) - 1)
+            known: BoolArray = self.clients[at] == self.cohort
+            u[known] = self.u[at[known]]
+            worth[known] = self.alpha / np.count_nonzero(known) * self.g[at[known]]
+        return u, worth
+
     def energy(self, cohort: IntArray) -> float:
         """Return E of positions."""
         return energy(self.u, self.g, cohort, self.alpha)

@@ -78,6 +78,7 @@ class StateFile:
             return scheduler
         restored = Scheduler.load(self.path, policy=scheduler.policy)
         restored.cohort_size = scheduler.cohort_size
+        restored.tell_like(scheduler)
         restored.abandon()
         _LOG.info("bsfl: %s goes on after round %d", self.path, restored.t)
         return restored

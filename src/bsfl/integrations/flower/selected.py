@@ -32,6 +32,7 @@ from bsfl.integrations.flower.options import Deadline, Options
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.integrations.flower.summary import Participation, RoundSummary, participation
 from bsfl.integrations.flower.wire import Latency
+from bsfl.monitor.events import JournalLike
 from bsfl.over_selection import Invite
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
@@ -88,6 +89,7 @@ class Selected(StrategyAround):
         state_path: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         loss_key: str | None = None,
+        journal: JournalLike | None = None,
     ) -> None:
         """Wrap a strategy.
 
@@ -124,6 +126,8 @@ class Selected(StrategyAround):
             checkpoint: Folder that keeps the model, what the strategy remembers, and the scheduler;
                 written after every round. A server that is started again goes on from there.
             loss_key: Metric in which clients report their loss, for policies that want it.
+            journal: A file, or a bsfl.monitor.Journal, that gets one line of JSON a round, as of
+                Scheduler; `bsfl watch` shows it.
         """
         check_strategy(strategy)
         super().__init__(strategy)
@@ -145,6 +149,8 @@ class Selected(StrategyAround):
         _check_cyclic(strategy, self._options.limits(scheduler, strategy, 1))
         self._checkpoint, self._state = kept_in(checkpoint, state_path)
         self.scheduler = scheduler if self._state is None else self._state.restored(scheduler)
+        if journal is not None:
+            self.scheduler.keep_journal(journal)
         self.rounds = []
         self._clock = SYSTEM
         self._run = None

@@ -1,0 +1,36 @@
+"use strict";
+/* Draw the page anew every few seconds, with what the server says by then; how tables are sorted,
+   what is folded open and where a reader is stay as they are. */
+(() => {
+  const PAUSE_MS = 3000;
+  const status = () => document.getElementById("live");
+
+  function open(root) {
+    return [...root.querySelectorAll("details[id][open]")].map((one) => one.id);
+  }
+
+  async function update() {
+    const field = document.activeElement;
+    const isBusy = field && field.tagName === "INPUT";
+    try {
+      const answer = await fetch(location.href, { cache: "no-store" });
+      if (!answer.ok) throw new Error(answer.statusText);
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+      if (!isBusy && !document.hidden) {
+        const main = document.querySelector("main"), known = open(main);
+        const focus = field && field.id ? field.id : null;
+        main.replaceChildren(...fresh.childNodes);
+        for (const id of known) document.getElementById(id)?.setAttribute("open", "");
+        bsflTables.enhance(main);
+        if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
+      }
+      status().textContent = `live, as of ${new Date().toLocaleTimeString("en-GB")}`;
+      status().classList.remove("warn");
+    } catch {
+      status().textContent = "no answer from bsfl watch: what you see is old";
+      status().classList.add("warn");
+    }
+    setTimeout(update, PAUSE_MS);
+  }
+  setTimeout(update, PAUSE_MS);
+})();

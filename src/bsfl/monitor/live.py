@@ -35,7 +35,7 @@ OVERDUE = 3.0
 """A round that takes so many times as long as usual is worth a word."""
 SHARES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, np.inf)
 """Bounds of shares by which clients are counted."""
-FATES = {"timeout": "missed the deadline", "failed": "failed"}
+FATES: dict[Any, str] = {"timeout": "missed the deadline", "failed": "failed"}
 NONE_YET = "<p>No round is over yet.</p>"
 
 

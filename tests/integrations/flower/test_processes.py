@@ -12,6 +12,7 @@ pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 from deployment import EXAMPLE, Deployment, Probe, kill
 
 from bsfl import Scheduler
+from bsfl.integrations.flower.checkpoint import Checkpoint
 
 pytestmark = [
     pytest.mark.slow,
@@ -187,6 +188,82 @@ def test_a_node_that_is_killed_while_others_train_on(deployment, tmp_path):
         "the restarted node",
         300.0,
     )
+
+
+@pytest.mark.parametrize("kind", ["Selected", "Buffered"])
+@pytest.mark.parametrize("killed", ["server", "superlink"])
+def test_a_killed_server_goes_on_with_model_and_scheduler(kind, killed, deployment, tmp_path):
+    """Kill -9 of the ServerApp, or of the SuperLink and with it of all; then the same line again."""
+    probe, kept = Probe(tmp_path, slow_s=0.5, slow_share=1.0), tmp_path / "kept"
+    options = {"cohort_size": 2, "deadline_s": 60.0, "wait_s": 240.0, "checkpoint": str(kept)}
+    probe.follow({"it": {"policy": "pace", "kind": kind, **options}}, ["it"], n_rounds=200)
+    deployment.start_superlink()
+    for partition in range(3):
+        deployment.start_node(partition, 3)
+    finish(deployment, deployment.run(probe.app), probe, 3, patience_s=300.0)
+
+    if killed == "server":
+        (server,) = deployment.processes("flwr-serverapp")
+        kill(server)
+    else:
+        for pid in [*deployment.processes("flower-"), *deployment.processes("bin/flwr")]:
+            kill(pid)
+        deployment.start_superlink()
+        for partition in range(3):
+            deployment.start_node(partition, 3)
+    n_before, model = len(probe.rounds()), Checkpoint(kept).load()
+    before = Scheduler.load(kept / "scheduler.bsfl")
+    assert model.server_round >= 3
+    finish(deployment, deployment.run(probe.app), probe, n_before + 2, patience_s=300.0)
+
+    resumed, first = probe.rounds()[n_before : n_before + 2]
+    assert resumed["is_resumed"]
+    assert resumed["server_round"] == model.server_round
+    assert resumed["w"] == model.arrays["w"].numpy().tolist(), "the very model"
+    assert first["server_round"] == model.server_round + 1
+    after = Scheduler.load(kept / "scheduler.bsfl")
+    assert (after.clients, after.t > before.t) == (["0", "1", "2"], True), "new ids, same clients"
+
+
+def test_a_name_is_held_by_one_living_node(deployment, tmp_path):
+    """Two nodes say that they are 0; one is killed, and comes back as the second in the queue."""
+    probe = Probe(tmp_path, slow_s=1.0, slow_share=1.0)
+    options = {"cohort_size": 2, "deadline_s": 20.0, "wait_s": 240.0, "min_clients": 1}
+    probe.follow({"pace": {"policy": "pace", **options}}, ["pace"], n_rounds=200)
+    deployment.start_superlink()
+    deployment.start_node(0, 2)
+    deployment.start_node(1, 2)
+    run = deployment.run(probe.app)
+    finish(deployment, run, probe, 2, patience_s=240.0)
+    log = deployment.folder / "run.log"
+
+    deployment.start_node(0, 2, number=7)
+    told = "says that it is '0', as node"
+    deployment.wait(lambda: told in log.read_text(), "the word that a name is taken")
+    n_both = len(probe.rounds())
+    finish(deployment, run, probe, n_both + 3, patience_s=120.0)
+    with_both = probe.rounds()[n_both : n_both + 3]
+    assert all(sorted(note["cohort"]) == ["0", "1"] for note in with_both), "each name once"
+    assert all(sorted(note["kept"]) == ["0", "1"] for note in with_both)
+
+    deployment.kill_node(0)
+    deployment.wait(
+        lambda: any("0" in note["timeouts"] + note["failed"] for note in probe.rounds()),
+        "the loss of the holder",
+        120.0,
+    )
+    n_lost = len(probe.rounds())
+    deployment.wait(
+        lambda: any("0" in note["kept"] for note in probe.rounds()[n_lost:]),
+        "the other node, once the first is gone",
+        240.0,
+    )
+    deployment.start_node(0, 2, number=8)
+    deployment.wait(lambda: log.read_text().count(told) == 2, "the word that it is taken again")
+    n_again = len(probe.rounds())
+    finish(deployment, run, probe, n_again + 2, patience_s=120.0)
+    for note in probe.rounds()[n_again:]:
+        assert sorted(note["kept"]) == ["0", "1"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="simulation needs ray")

@@ -26,10 +26,14 @@ def main(grid: Grid, context: Context) -> None:
             strategy = strategies[name]
 
             def note(server_round: int, arrays: ArrayRecord, name=name, strategy=strategy) -> None:
-                if server_round > 0:
-                    is_finite = bool(np.isfinite(arrays["w"].numpy()).all())
-                    known = {"name": name, "t": strategy.scheduler.t, "is_finite": is_finite}
-                    print(json.dumps(known | asdict(strategy.rounds[-1])), file=out, flush=True)
+                if server_round == 0:
+                    return
+                w = arrays["w"].numpy()
+                known = {"name": name, "t": strategy.scheduler.t, "server_round": server_round}
+                known |= {"w": w.tolist(), "is_finite": bool(np.isfinite(w).all())}
+                # before the first round of a server that goes on from a checkpoint there is none
+                known |= asdict(strategy.rounds[-1]) if strategy.rounds else {"is_resumed": True}
+                print(json.dumps(known), file=out, flush=True)
 
             result = strategy.start(
                 grid=grid, initial_arrays=arrays, num_rounds=plan["n_rounds"], evaluate_fn=note

@@ -22,14 +22,14 @@ pytestmark = [
 ]
 
 
-def test_slow_sites_train_together(tmp_path):
-    state = tmp_path / "scheduler.bsfl"
+def play(workspace, state):
+    """Run the example's job; return its log."""
     job = subprocess.Popen(
-        [sys.executable, str(JOB), str(tmp_path / "workspace"), str(state)],
+        [sys.executable, str(JOB), str(workspace), str(state)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        cwd=tmp_path,
+        cwd=state.parent,
         start_new_session=True,
     )
     try:
@@ -38,10 +38,24 @@ def test_slow_sites_train_together(tmp_path):
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-    cohorts = [
-        set(re.findall(r"site-\d", c)) for c in re.findall(r"bsfl: round \d+: (\[.*?\])", log)
-    ]
+    return log
+
+
+def cohorts_in(log):
+    found = re.findall(r"bsfl: round \d+: (\[.*?\])", log)
+    return [set(re.findall(r"site-\d", cohort)) for cohort in found]
+
+
+def test_slow_sites_train_together_also_in_the_next_job(tmp_path):
+    state = tmp_path / "scheduler.bsfl"
+    log = play(tmp_path / "first", state)
+    cohorts = cohorts_in(log)
     assert len(cohorts) == 12, log[-3000:]
     alike = [cohort in ({"site-1", "site-3"}, {"site-2", "site-4"}) for cohort in cohorts[-4:]]
     assert sum(alike) >= 3, cohorts
     assert Scheduler.load(state).t == 12
+
+    log = play(tmp_path / "second", state)
+    assert f"{state} goes on after round 12" in log, log[-3000:]
+    assert cohorts_in(log)[0] in ({"site-1", "site-3"}, {"site-2", "site-4"})
+    assert Scheduler.load(state).t == 24

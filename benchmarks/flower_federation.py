@@ -72,7 +72,7 @@ def report(folder):
         late = sum(one["n_late"] for one in rounds)
         print(
             f"{name:9} {len(rounds):6d} {np.mean(seconds):7.2f}  {ratio:.2f} "
-            f"({low:.2f} to {high:.2f})   {sum(seconds) / n_used:12.2f} {late:5d}  {counts}"
+            f"({low:.3f} to {high:.3f}) {sum(seconds) / n_used:12.2f} {late:5d}  {counts}"
         )
 
 

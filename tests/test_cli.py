@@ -1,5 +1,7 @@
 """The command line as a user types it: help, output, files, mistakes, Ctrl-C."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -9,11 +11,14 @@ import sys
 import time
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from bsfl.cli.app import app
 from bsfl.extras import EXTRA_OF, pip_line
 from bsfl.policies import POLICIES
+from bsfl.runs import open_results
+from bsfl.scenario import shipped_scenarios
 from bsfl.studies import FIGURES, PAPER_SCENARIOS, STUDIES
 from small_scenario import SMALL
 
@@ -40,6 +45,21 @@ def test_version_and_help():
         assert "\\[" not in bsfl(command, "--help").output
     assert "A scenario file, or a name" in bsfl("run", "--help").output
     assert "One of rounds, liars, radius" in bsfl("ablation", "--help").output
+
+
+def commands(words=(), group=app):
+    """Yield the words of every command."""
+    found = typer.main.get_command(group) if words == () else group
+    yield words
+    for name, command in getattr(found, "commands", {}).items():
+        yield from commands((*words, name), command)
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_help_is_whole_at_80_columns(words):
+    told = runner.invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
+    assert not re.search(r"\w\.\.\.$", told, re.MULTILINE), "a line is cut"
+    assert max(map(len, told.splitlines())) <= 80
 
 
 def test_lists():
@@ -244,3 +264,90 @@ def test_a_policy_that_cannot_play_is_refused_before_anything_runs(study, policy
     assert result.exit_code == 2
     assert message in result.output
     assert not (study / "out").exists()
+
+
+def test_settings_of_policies_on_the_command_line(study):
+    (study / "mine.py").write_text(OWN.replace('far."""', 'far."""\n\n    patience: int = 1\n'))
+    words = ["run", "study.toml", "--jobs", "1", "--seeds", "1", "--json"]
+    words += ["--policy", "mine.py:LeastServed", "--set", "patience=5", "--set", "bsfl.alpha=7.5"]
+    done = runner.invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert set(json.loads(done.stdout)["policies"]) == {"bsfl", "plain", "LeastServed"}
+    played = open_results(study / "results" / "study").scenario.policies
+    assert played["LeastServed"][1] == {"patience": 5}
+    assert played["bsfl"][1]["alpha"] == 7.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "alpha=3"], "say whose setting it is, as in bsfl.alpha=3"),
+        (["--set", "bslf.alpha=3"], "no policy is called 'bslf'; did you mean 'bsfl'?"),
+        (["--set", "bsfl.alpa=3"], "unknown key 'alpa'; did you mean 'alpha'?"),
+        (["--set", "bsfl.alpha"], "a setting must be key=value or policy.key=value"),
+        (["--set", "bsfl.alpha=much"], "unknown weight 'much'"),
+        (["--csv", "--json"], "choose one of --csv and --json"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(study, words, message):
+    done = bsfl("run", "study.toml", *words)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert not (study / "results").exists()
+
+
+def test_rows_for_another_program(study):
+    done = runner.invoke(app, ["run", "study.toml", "--seeds", "2", "--jobs", "1", "--csv"])
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(row["policy"], row["seed"]) for row in rows] == [
+        (label, seed) for label in ("bsfl", "plain") for seed in "01"
+    ]
+    assert all(float(row["mean_round_s"]) > 0 for row in rows)
+    assert not (study / "results" / "study" / "report.html").exists()
+
+
+def test_scenarios_are_shown_and_copied(study):
+    shown = bsfl("scenarios", "show", "demo")
+    assert shown.output == shipped_scenarios()["demo"].read_text()
+    assert "bsfl run demo.toml" in bsfl("scenarios", "copy", "demo").output
+    assert (study / "demo.toml").read_text() == shown.output
+    again = bsfl("scenarios", "copy", "demo")
+    assert again.exit_code == 2
+    assert "demo.toml is there already; nothing was written" in again.output
+    assert "did you mean 'demo'?" in bsfl("scenarios", "show", "demmo").output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "name", "file"),
+    [
+        ("policy", "LeastServed", "least_served.py"),
+        ("scenario", "my-fleet", "my-fleet.toml"),
+        ("task", "MyTask", "my_task.py"),
+    ],
+)
+def test_a_start_of_ones_own_passes_its_test(study, what, name, file):
+    done = bsfl("new", what, name)
+    assert done.exit_code == 0, done.output
+    assert (study / file).exists()
+    (test,) = study.glob("test_*.py")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test.name]
+    run = subprocess.run(words, cwd=study, **CAPTURED)
+    assert run.returncode == 0, run.stdout
+    again = bsfl("new", what, name)
+    assert again.exit_code == 2
+    assert "is there already; nothing was written" in again.output
+
+
+def test_a_start_says_what_is_wrong(study):
+    assert "cannot begin a 'polcy'; did you mean 'policy'?" in bsfl("new", "polcy").output
+    assert "name must be letters and digits" in bsfl("new", "policy", "a/b").output
+    assert [path.name for path in study.iterdir()] == ["study.toml"]
+
+
+@pytest.mark.slow
+def test_a_task_of_ones_own_plays_in_a_scenario(study):
+    assert bsfl("new", "task", "MyTask").exit_code == 0
+    (study / "study.toml").write_text(f'{SMALL}\n[learning]\ntask = "my_task.py:MyTask"\n')
+    done = runner.invoke(app, ["run", "study.toml", "--seeds", "1", "--jobs", "1", "--json"])
+    assert json.loads(done.stdout)["target"]["column"] == "test_loss", done.output

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 from bsfl import policies
 from bsfl.estimation import Discounted, Floor, Lasting, Lognormal, MaxGini, Means, Windowed
 from bsfl.policies import *  # noqa: F403  (a new policy is named in one place)
-from bsfl.records import Observation, Report, Roster, RoundContext, RoundRecord
+from bsfl.records import (
+    FloatArray,
+    IntArray,
+    Observation,
+    Report,
+    Rng,
+    Roster,
+    RoundContext,
+    RoundRecord,
+)
 from bsfl.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -17,13 +26,16 @@ __version__ = "0.1.0"
 __all__ = [
     "Comparison",
     "Discounted",
+    "FloatArray",
     "Floor",
+    "IntArray",
     "Lasting",
     "Lognormal",
     "MaxGini",
     "Means",
     "Observation",
     "Report",
+    "Rng",
     "Roster",
     "RoundContext",
     "RoundRecord",

@@ -1,16 +1,21 @@
 """The commands that list, run and report. A command imports what it needs when it is called."""
 
-import math
+import csv
+import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 import typer.core
 from rich.table import Table
+from rich.text import Text
 
 import bsfl
 from bsfl.cli import monitor, studies
 from bsfl.cli.data import data
+from bsfl.cli.new import new
+from bsfl.cli.scenarios import scenarios
 from bsfl.cli.terminal import (
     Backend,
     Jobs,
@@ -21,10 +26,13 @@ from bsfl.cli.terminal import (
     policy_names,
     scenario_names,
 )
+from bsfl.errors import InvalidInput
 from bsfl.extras import on_cluster
 from bsfl.policies import POLICIES
 from bsfl.registry import REQUIRED
-from bsfl.studies import FIGURES, PAPER_SCENARIOS
+
+if TYPE_CHECKING:
+    from bsfl.runs import Results
 
 typer.core.HAS_RICH = False  # before 0.21, the help is escaped for rich even when it is plain text
 
@@ -49,30 +57,15 @@ def version(
 @app.command()
 def policies() -> None:
     """List the selection policies and their settings."""
-    table = Table("policy", "what it does", "settings", box=None, pad_edge=False)
+    table = Table("policy", "what it does, and its settings", box=None, pad_edge=False)
     for name in POLICIES:
         settings = [
             key if default is REQUIRED else f"{key}={default!r}"
             for key, default in POLICIES.settings(name).items()
         ]
-        table.add_row(name, POLICIES.about(name), ", ".join(settings) or "none")
-    console.print(table, markup=False)
-
-
-@app.command()
-def scenarios() -> None:
-    """List the scenarios that come with bsfl, and the paper's figures."""
-    from bsfl.scenario import read_scenario, shipped_scenarios
-
-    names = ("scenario", "clients", "cohort", "rounds or time", "about")
-    table = Table(*names, box=None, pad_edge=False)
-    for name, path in shipped_scenarios().items():
-        one = read_scenario(path)
-        length = f"{one.rounds:,}" if math.isinf(one.time_s) else f"{one.time_s:,.0f} s"
-        table.add_row(name, str(one.fleet.n_clients), str(one.cohort_size), length, one.title)
-    console.print(table)
-    figures = ", ".join((*PAPER_SCENARIOS, *FIGURES))
-    console.print(f"\nThe paper's figures, for bsfl reproduce: {figures}", soft_wrap=True)
+        table.add_row(name, Text(POLICIES.about(name)))
+        table.add_row("", Text(", ".join(settings) or "no settings", style="dim"))
+    console.print(table, highlight=False)
 
 
 @app.command()
@@ -92,36 +85,73 @@ def run(
             "own, mine.py:Rule. Repeat it for more.",
         ),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A setting of that policy, alpha=3, or of any by its label, bsfl.alpha=3. Repeat "
+            "it for more.",
+        ),
+    ] = None,
     seeds: Seeds = None,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a row per policy and world, and no report.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every metric as JSON, and no report.")
+    ] = False,
 ) -> None:
     """Run a scenario: every policy in every world; then report.
 
     Interrupted, it goes on where it stopped when the same command is given again.
 
-    Example: bsfl run demo --seeds 2 --out results/demo
+    Example: bsfl run phones --policy mine.py:LeastServed --set patience=5
     """
     with clear_errors():
-        from bsfl.cli.findings import write_and_show
-        from bsfl.report import scenario_findings
-        from bsfl.runs import watch
+        from bsfl.extras import optional_module
+        from bsfl.runs import Results, run_scenario, watch
         from bsfl.scenario import find_scenario, with_more_policies
-        from bsfl.studies.study import Effort
 
-        found = with_more_policies(find_scenario(scenario), policies or [])
+        if as_csv and as_json:
+            raise InvalidInput("choose one of --csv and --json")
+        found = with_more_policies(find_scenario(scenario), policies or [], settings or [])
         folder = out or Path("results") / found.name
-        with on_cluster(backend):
-            results = Effort(seeds=seeds, jobs=jobs, watch=watch).run(found, folder)
-        write_and_show(scenario_findings(results), folder)
+        optional_module("joblib")  # what is missing shows before anything is begun
+        if not (as_csv or as_json):
+            from bsfl.cli.findings import write_and_show
+            from bsfl.report import scenario_findings
+        n_worlds = seeds or found.seeds
+        with on_cluster(backend), watch([Results(folder, found, n_worlds)]):
+            results = run_scenario(found, folder, seeds=n_worlds, jobs=jobs)
+        if as_csv or as_json:
+            _print(results, as_csv=as_csv)
+        else:
+            write_and_show(scenario_findings(results), folder)
+
+
+def _print(results: "Results", *, as_csv: bool) -> None:
+    """Print what came out for another program to read."""
+    from bsfl.analysis import summarise
+
+    summary = summarise(results)
+    if not as_csv:
+        typer.echo(json.dumps(summary.as_json()))
+        return
+    rows = summary.rows()
+    columns = dict.fromkeys(key for row in rows for key in row)
+    writer = csv.DictWriter(sys.stdout, columns)
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that bsfl run wrote.")],
 ) -> None:
-    """Write report.html, figures and summary.json of finished results again.
+    """Write report.html, figures and summary.json again.
 
     Example: bsfl report results/demo
     """
@@ -133,6 +163,8 @@ def report(
         write_and_show(scenario_findings(open_results(folder)), folder)
 
 
+app.add_typer(scenarios, name="scenarios")
+app.command()(new)
 app.command()(monitor.inspect)
 app.command()(monitor.watch)
 for command in (studies.advise, studies.reproduce, studies.leaderboard, studies.ablation):

@@ -58,7 +58,9 @@ def get(
     name: Annotated[str, typer.Argument(help="A name from bsfl data list.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Get a data set from the first source that has it, verify it and keep it.
+    """Get a data set from the first source that has it.
+
+    It is verified and kept for the next time.
 
     Example: bsfl data get fashion-mnist --data-dir ~/datasets
     """

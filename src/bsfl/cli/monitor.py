@@ -27,7 +27,7 @@ def inspect(
     ] = "latency_s",
     rows: Annotated[int, typer.Option("--rows", help="Clients to show; 0: all.", min=0)] = 20,
 ) -> None:
-    """Show what a saved scheduler knows: the fleet, and a table of its clients.
+    """Show what a saved scheduler knows of its clients.
 
     Example: bsfl inspect server.bsfl --sort timeouts
     """
@@ -66,9 +66,11 @@ def watch(
         str, typer.Option("--host", help="Address to serve on; another shows it to others.")
     ] = "127.0.0.1",
 ) -> None:
-    """Show a journal as a live page on this machine: round times, stragglers, participation.
+    """Show a journal as a live page on this machine.
 
-    It reads the file and nothing else. Example: bsfl watch rounds.jsonl
+    The page has round times, stragglers and participation. It reads the file and nothing else.
+
+    Example: bsfl watch rounds.jsonl
     """
     with clear_errors():
         from bsfl.monitor.watch import server

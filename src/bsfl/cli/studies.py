@@ -34,7 +34,7 @@ def reproduce(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Make one of the paper's figures again, or all of them, each in its own folder.
+    """Make one of the paper's figures again, or all of them.
 
     Example: bsfl reproduce annealing --quick --out results/annealing-quick
     """
@@ -83,7 +83,7 @@ def leaderboard(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Let all policies compete in the same scenarios, nine unless you name some, and rank them.
+    """Let all policies compete in the same scenarios.
 
     Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
     """
@@ -107,7 +107,9 @@ def ablation(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Measure what one choice buys: how rounds close, who lies (these two train), options of BSFL.
+    """Measure what one choice buys, such as how rounds close.
+
+    Those about rounds and liars train; the others are about options of BSFL.
 
     Example: bsfl ablation drift --seeds 5
     """
@@ -168,9 +170,9 @@ def advise(
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
-    """Recommend a policy and its settings for your own clients, from a log of their answers.
+    """Recommend policy and settings for your own clients.
 
-    It plays policies, invitations and deadlines on fleets resampled from the log; stopped, it goes
+    It plays policies, invitations and deadlines on fleets resampled from a log; stopped, it goes
     on where it was when the same command is given again. Example: bsfl advise rounds.jsonl
     """
     with clear_errors():

@@ -1,0 +1,81 @@
+"""The command that writes a start: a policy, a scenario or a task of your own, with a test."""
+
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bsfl.cli.terminal import clear_errors, say
+from bsfl.errors import InvalidInput
+from bsfl.registry import nearest
+
+STARTS = {
+    "policy": (".py", "MyPolicy"),
+    "scenario": (".toml", "my-fleet"),
+    "task": (".py", "MyTask"),
+}
+"""What can be begun: the ending of its file, and what it is called unless you say otherwise."""
+NEXT = {
+    "policy": "bsfl run phones --policy {file}:{name}",
+    "scenario": "bsfl run {file}",
+    "task": 'add [learning] with task = "{file}:{name}" to a scenario file',
+}
+
+
+def new(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(STARTS)}.",
+            metavar="|".join(STARTS),
+            autocompletion=lambda: list(STARTS),
+        ),
+    ],
+    name: Annotated[str, typer.Argument(help="What to call it.", show_default=False)] = "",
+    folder: Annotated[Path, typer.Option("--folder", help="Where to write it.")] = Path("."),
+) -> None:
+    """Write a start of your own: policy, scenario or task.
+
+    It has comments and comes with a test. Nothing that is there is written over.
+
+    Example: bsfl new policy LeastServed
+    """
+    with clear_errors():
+        for line in write_start(what, name, folder):
+            say(line)
+
+
+def write_start(what: str, name: str, folder: Path) -> list[str]:
+    """Write the files of a start, and return what to say about it."""
+    if what not in STARTS:
+        raise InvalidInput(f"cannot begin a {what!r}{nearest(what, STARTS)}")
+    ending, usual = STARTS[what]
+    name = name or usual
+    pattern = r"[A-Za-z][\w-]*" if what == "scenario" else r"[A-Za-z]\w*"
+    if not re.fullmatch(pattern, name, re.ASCII):
+        raise InvalidInput(f"a {what}'s name must be letters and digits, got {name!r}")
+    module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_")
+    file = f"{name if what == 'scenario' else module}{ending}"
+    words = {"name": name, "module": module, "file": file, "test": f"test_{module}.py"}
+    templates = resources.files("bsfl.cli") / "templates"
+    paths = {
+        folder / file: templates / f"{what}{ending}.txt",
+        folder / words["test"]: templates / f"{what}_test.py.txt",
+    }
+    there = [str(path) for path in paths if path.exists()]
+    if there:
+        raise InvalidInput(f"{' and '.join(there)} is there already; nothing was written")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, template in paths.items():
+        text = template.read_text("utf-8")
+        for key, word in words.items():
+            text = text.replace(f"{{{key}}}", word)
+        path.write_text(text, "utf-8")
+    written = " and ".join(str(path) for path in paths)
+    return [
+        f"wrote {written}",
+        f"try it: {NEXT[what].format(**words)}",
+        f"test it: pytest {words['test']}",
+    ]

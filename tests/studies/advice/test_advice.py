@@ -207,7 +207,7 @@ def test_what_is_written(advised):
     assert best["paste"] == findings.code
     text = " ".join(findings.verdict)
     assert "1 of 24 clients never answered within 60 s" in text
-    assert f"saves {100 * best['saved']['mean']:.0f} % (" in text
+    assert f"saves {100 * best['saved']['mean']:.0f} % (" in findings.verdict[0]
     page = (folder / "report.html").read_text()
     assert "<i>" not in page
     assert 'id="floor"' in page

@@ -176,9 +176,9 @@ def findings(
     return Findings(
         title=f"What suits the {log.n_clients:,} clients of {advice.log.name}",
         verdict=[
-            *[unmet] * (not best.keeps(advice.floor)),
-            f"Recommended: {sentence(best)}",
             saving(best, finals[0], own),
+            f"Recommended: {sentence(best)}",
+            *[unmet] * (not best.keeps(advice.floor)),
             *caveats(log, best, advice),
             kept_words(state),
         ],

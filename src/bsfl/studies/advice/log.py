@@ -92,12 +92,11 @@ class AnswerLog:
         order = np.argsort(self.client, kind="stable")
         ends = np.cumsum(np.bincount(self.client, minlength=self.n_clients))
         rows = np.split(order, ends[:-1])
-        missed = np.zeros(self.n_clients)
-        latencies = []
+        missed, latencies, answered = np.zeros(self.n_clients), [], self.answered
+        waited_s = np.where(self.outcome == TIMEOUT, self.latency_s, self.deadline_s)
         for k, own in enumerate(rows):
-            came = self.answered[own]
-            waited = np.where(self.outcome[own] == TIMEOUT, self.latency_s[own], self.deadline_s)
-            answers, missed[k] = uncensored(self.latency_s[own][came], waited[~came])
+            came = answered[own]
+            answers, missed[k] = uncensored(self.latency_s[own[came]], waited_s[own[~came]])
             latencies.append(answers)
         return believe(latencies, missed)
 

@@ -27,8 +27,8 @@ ABOUT = {
 def reserve(setting: Setting) -> str:
     """Return how many are invited, in words."""
     if setting.invite == "auto":
-        return "as many as it takes by their record"
-    times = f"{setting.invite:g} times as many"
+        return "as many invited as it takes by their record"
+    times = f"{setting.invite:g} times as many invited"
     return "nobody in reserve" if setting.invite == 1.0 else times
 
 
@@ -36,31 +36,37 @@ def sentence(trial: Trial) -> str:
     """Return what a setting is and comes to."""
     one = trial.setting
     return (
-        f"{one.short()} in cohorts of {one.cohort_size:,}, inviting {reserve(one)}, rounds closed "
+        f"{one.short()} in cohorts of {one.cohort_size:,}, with {reserve(one)}, rounds closed "
         f"after {seconds(one.deadline_s)} at the latest: "
-        f"{spread(trial.interval('mean_round_s'), seconds)} a round with "
-        f"{trial.mean('answers'):.1f} answers, nobody below "
-        f"{percent(trial.mean('least_share'))} of its share."
+        f"{spread(trial.interval('mean_round_s'), seconds)} a round, "
+        f"{trial.mean('answers'):.1f} answers in it."
     )
 
 
 def saving(trial: Trial, by_chance: Trial, alike: Trial) -> str:
     """Return what a setting saves against random selection, as it is and with the same plan."""
-    text = f"It {saves(trial.saved(by_chance))} of the time that random selection takes for as many"
+    words = (
+        f"{trial.setting.short()} {saves(trial.saved(by_chance), 'random selection')} for as many "
+        f"answers, and nobody falls below {percent(trial.mean('least_share'))} of its share."
+    )
     if alike is by_chance or alike is trial:
-        return f"{text} answers."
-    return f"{text} answers, and {saves(trial.saved(alike))} where that invites and waits the same."
+        return words
+    part = saves(trial.saved(alike), "random selection that invites and waits the same")
+    return f"{words} It {part}."
 
 
-def saves(part: Interval) -> str:
-    """Return which part is saved, or is needed on top, in words.
+def saves(part: Interval, other: str) -> str:
+    """Return which part of another's time is saved, or is needed on top, in words.
 
-    >>> saves(Interval(0.42, 0.38, 0.46)), saves(Interval(-0.1, math.nan, math.nan))
-    ('saves 42 % (38 to 46 %)', 'needs 10 % more')
+    >>> saves(Interval(0.42, 0.38, 0.46), "random selection")
+    'saves 42 % (38 to 46 %) of the time of random selection'
+    >>> saves(Interval(-0.1, math.nan, math.nan), "random selection")
+    'takes 10 % more time than random selection'
     """
     if part.mean < 0:
-        return f"needs {spread(Interval(-part.mean, -part.high, -part.low), percent)} more"
-    return f"saves {spread(part, percent)}"
+        more = Interval(-part.mean, -part.high, -part.low)
+        return f"takes {spread(more, percent)} more time than {other}"
+    return f"saves {spread(part, percent)} of the time of {other}"
 
 
 def percent(value: float) -> str:
@@ -85,18 +91,18 @@ def trials_table(trials: Sequence[Trial], best: Trial) -> Table:
     return Table(
         title="What each setting costs on these clients, ± 95 %",
         columns=[
-            *("setting", "invite", "deadline (s)", "mean round (s)", "answers"),
-            *(in_time, "least share", "Gini"),
+            *("setting", in_time, "least share", "mean round (s)", "answers"),
+            *("invite", "deadline (s)", "Gini"),
         ],
         rows=[
             [
                 one.setting.short() + " *" * (one is best),
-                str(one.setting.invite),
-                f"{one.setting.deadline_s:g}",
-                one.interval("mean_round_s").text(),
-                f"{one.mean('answers'):.1f}",
                 one.interval("for_as_many_s").text(),
                 f"{one.mean('least_share'):.2f}",
+                one.interval("mean_round_s").text(),
+                f"{one.mean('answers'):.1f}",
+                str(one.setting.invite),
+                f"{one.setting.deadline_s:g}",
                 f"{one.mean('gini'):.3f}",
             ]
             for one in ordered
@@ -130,19 +136,32 @@ def brief_table(trials: Sequence[Trial], best: Trial) -> Table:
 
 
 def sizes_table(trials: Sequence[Trial]) -> Table:
-    """Return what other cohort sizes cost, between which a log cannot choose."""
+    """Return what other cohort sizes cost, between which a log cannot choose.
+
+    Args:
+        trials: For every size a setting, and random selection with the same plan.
+    """
+    pairs = list(zip(trials[::2], trials[1::2], strict=True))
+
+    def per_minute(one: Trial) -> str:
+        return f"{60 * one.mean('answers') / one.mean('mean_round_s'):.1f}"
+
     return Table(
-        title="Other cohort sizes",
-        columns=["setting", "cohort size", "mean round (s)", "answers per minute", "least share"],
+        title=f"{trials[0].setting.short()} with other cohort sizes, beside random selection",
+        columns=[
+            *("cohort size", "round (s)", "random", "answers per minute", "random's"),
+            "least share",
+        ],
         rows=[
             [
-                one.setting.short(),
                 f"{one.setting.cohort_size:,}",
                 one.interval("mean_round_s").text(wide=False),
-                f"{60 * one.mean('answers') / one.mean('mean_round_s'):.1f}",
+                other.interval("mean_round_s").text(wide=False),
+                per_minute(one),
+                per_minute(other),
                 f"{one.mean('least_share'):.2f}",
             ]
-            for one in trials
+            for one, other in pairs
         ],
         note="Shorter rounds or more answers in each: which trains faster depends on the task, and "
         "a log of times cannot say.",
@@ -217,10 +236,10 @@ def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Tri
     html = (
         '<p><label for="floor">Every client gets at least '
         f'<output id="floor-shown">{percent(floor)}</output> of its fair share</label></p>'
-        f'<p><input id="floor" type="range" min="0" max="100" value="{round(100 * floor)}"></p>'
-        '<div aria-live="polite">'
-        f'<p id="advice-sentence">{text(sentence(best))}</p>'
+        f'<p><input id="floor" type="range" min="0" max="100" value="{round(100 * floor)}" '
+        'style="width: min(100%, 40rem)"></p><div aria-live="polite">'
         f'<p id="advice-saving">{text(saving(best, trials[0], alike))}</p>'
+        f'<p id="advice-sentence">{text(sentence(best))}</p>'
         '<p id="advice-unmet" class="warn"></p></div>'
         f'<pre id="advice-code">{text(best.setting.code())}</pre>{data("advice", content)}'
     )
@@ -253,6 +272,5 @@ SCRIPT = """"use strict";
     Plotly.relayout(place, at);
   };
   slider.addEventListener("input", move);
-  slider.disabled = false;
 }
 """

@@ -106,7 +106,12 @@ def test_who_comes_after_the_end_costs_no_second():
         entry(1, [2.0], invited=[[]]),
         entry(1, [2.0], time="noon"),
         entry(1, [2.0], time=1e300),
-        entry(1, [2.0], why={"unit": "s", "expected": [], "worth": 3}, figures={"alpha": "x"}),
+        entry(
+            1,
+            [2.0],
+            why={"unit": "s", "clients": [], "expected": [], "worth": 3},
+            figures={"alpha": "x"},
+        ),
         entry(1, [2.0], why=[], figures=7),
     ],
 )
@@ -223,13 +228,13 @@ def test_a_cohort_is_shown_with_what_it_was_weighed_by(path):
     play(scheduler, 20, fleet)
     last = list(read_journal(path))[-1]
     assert last["why"]["unit"] == "s"
-    choice = scheduler._learned.choice
-    for client, expected, worth in zip(
-        last["invited"], last["why"]["expected"], last["why"]["worth"], strict=True
-    ):
+    choice, why = scheduler._learned.choice, last["why"]
+    assert sorted(why["clients"]) == sorted(last["invited"])
+    assert why["expected"] == sorted(why["expected"], reverse=True), "the slowest first"
+    for client, expected, worth in zip(why["clients"], why["expected"], why["worth"], strict=True):
         at = choice.place(fleet.index(client))
-        assert expected == pytest.approx(-choice.u[at], rel=0.005), "three digits"
-        assert worth == pytest.approx(choice.alpha * choice.g[at] / 3, rel=0.005)
+        assert expected == pytest.approx(-choice.u[at], abs=5.1e-5), "four decimals"
+        assert worth == pytest.approx(choice.alpha * choice.g[at] / 3, abs=5.1e-5)
     text = journal_page("x", Follower(path).update())
     assert "expected (s)" in text
     assert "price of a second" in text
@@ -238,4 +243,4 @@ def test_a_cohort_is_shown_with_what_it_was_weighed_by(path):
 def test_a_policy_that_does_not_tell_is_said_so(path):
     play(Scheduler(UniformRandom(), cohort_size=2, journal=path), 3, ["ann", "bob", "cem"])
     assert "why" not in list(read_journal(path))[-1]
-    assert "does not tell what it weighed" in journal_page("x", Follower(path).update())
+    assert "does not tell what it weighs" in journal_page("x", Follower(path).update())

@@ -13,6 +13,8 @@ ONE_WORLD = 1.28
 tenth from world to world (docs/leaderboard-barrier.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
 
 
+ALIKE = 0.02
+"""Gini coefficients that differ by less are called alike."""
 SPEED_UPS = {"time_to_target_s": "target_speed_up", "mean_round_s": "speed_up"}
 """Which metric says how many times as fast as the baseline, by what decides."""
 
@@ -73,7 +75,10 @@ def verdict(summary: Summary) -> list[str]:
     faster = summary.interval(label, SPEED_UPS[key]) if others else None
     times = f", {faster.text('.2f')} times as fast as {base}" if faster else ""
     if key == "mean_round_s":
-        first = f"{label} has the shortest rounds: {told(key, ' s')}{times}"
+        first = f"{label} has the shortest rounds: {told(key, ' s')}"
+        if faster:
+            own, theirs = (summary.text(k, key, wide=False) for k in (label, *others))
+            first = f"{label} has the shortest rounds: {own} s{times} ({theirs} s)"
     else:
         after = summary.text(label, key, wide=False)
         waited = told("mean_round_s", " s", " a round")
@@ -104,13 +109,12 @@ def _price(summary: Summary, found: Winner) -> str:
     if base in (None, found.label):
         return ""
     own, theirs = (summary.mean(label, "gini") for label in (found.label, str(base)))
+    if not np.isfinite([own, theirs]).all():
+        return ""
     form = METRICS["gini"].form
-    words = "less evenly" if own > theirs else "more evenly"
-    return (
-        f"Clients take part {words} than with {base}: Gini {own:{form}} against {theirs:{form}}."
-        if np.isfinite([own, theirs]).all() and f"{own:{form}}" != f"{theirs:{form}}"
-        else ""
-    )
+    words = "less evenly than" if own > theirs else "more evenly than"
+    words = "about as evenly as" if abs(own - theirs) < ALIKE else words
+    return f"Clients take part {words} with {base}: Gini {own:{form}} against {theirs:{form}}."
 
 
 def _regret(summary: Summary) -> str:

@@ -5,8 +5,11 @@
   const PAUSE_MS = 3000;
   const status = () => document.getElementById("live");
 
-  function open(root) {
-    return [...root.querySelectorAll("details[id][open]")].map((one) => one.id);
+  /* What a reader folded open or closed; the part that is marked as the latest is open by itself. */
+  function folded(root) {
+    const all = [...root.querySelectorAll("details[id]")];
+    return all.filter((one) => one.open !== one.hasAttribute("data-latest"))
+      .map((one) => [one.id, one.open]);
   }
 
   async function update() {
@@ -17,10 +20,10 @@
       if (!answer.ok) throw new Error(answer.statusText);
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
       if (!isBusy && !document.hidden) {
-        const main = document.querySelector("main"), known = open(main);
+        const main = document.querySelector("main"), known = folded(main);
         const focus = field && field.id ? field.id : null;
         main.replaceChildren(...fresh.childNodes);
-        for (const id of known) document.getElementById(id)?.setAttribute("open", "");
+        for (const [id, isOpen] of known) document.getElementById(id)?.toggleAttribute("open", isOpen);
         bsflTables.enhance(main);
         if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
       }

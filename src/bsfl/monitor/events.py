@@ -18,6 +18,9 @@ from bsfl.monitor.words import seconds
 from bsfl.records import OUTCOMES, FloatArray, Report, RoundRecord
 from bsfl.solvers.choice import Choice
 
+WEIGHED, DECIMALS = 20, 4
+"""How many of a cohort, the slowest first, are written with what they were weighed by, and how."""
+
 _LOG = logging.getLogger("bsfl")
 
 OnRound = Callable[[RoundRecord], object]
@@ -64,11 +67,8 @@ class Events:
         self._begun = {}
         if self._journal is None or choice is None:
             return
-        is_told = choice.unit != "value" and np.array_equal(choice.cohort, last.cohort)
-        if is_told and len(choice.clients):
-            u, worth = choice.told()
-            pace = -u if choice.unit == "s" else u
-            self._begun["why"] = {"unit": choice.unit, "expected": _few(pace), "worth": _few(worth)}
+        if choice.unit != "value" and np.array_equal(choice.cohort, last.cohort):
+            self._begun = _why(choice, ids)
         if self._journal.lists_available:
             self._begun["available_ids"] = [ids[k] for k in choice.available.tolist()]
 
@@ -128,9 +128,17 @@ def _round_entry(last: LastRound, record: RoundRecord, figures: dict[str, float]
     }
 
 
-def _few(values: FloatArray) -> list[float | None]:
-    """Return numbers with three digits that matter, which is what a reader wants."""
-    return [float(f"{x:.3g}") if math.isfinite(x) else None for x in values.tolist()]
+def _why(choice: Choice, ids: list[Any]) -> Entry:
+    """Return what the slowest of a cohort were weighed by, if any were."""
+    u, worth = choice.told()
+    slowest = np.argsort(u, kind="stable")[: min(WEIGHED, np.count_nonzero(~np.isnan(u)))]
+    if not len(slowest):
+        return {}
+    expected = -u[slowest] if choice.unit == "s" else u[slowest]
+    why: Entry = {"unit": choice.unit}
+    why["clients"] = [ids[k] for k in choice.cohort[slowest].tolist()]
+    why["expected"] = _told(np.round(expected, DECIMALS))
+    return {"why": why | {"worth": _told(np.round(worth[slowest], DECIMALS))}}
 
 
 def _told(values: FloatArray) -> list[float | None]:

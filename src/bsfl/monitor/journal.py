@@ -148,8 +148,11 @@ def _rotated(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}") if number else path
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def _line(entry: Entry) -> bytes:
-    return (json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
+    return (_ENCODER.encode(entry) + "\n").encode("ascii")
 
 
 def entry_of(line: bytes) -> Entry | None:

@@ -194,7 +194,7 @@ class Plot:
             if _is_grey(mark):
                 return 0
             is_star = isinstance(mark, Points) and mark.is_star
-            return 3 if is_star else 1 + self.look(mark).is_ours * (1 + (mark.label == OURS[0]))
+            return 4 if is_star else 1 + self.look(mark).is_ours * (1 + (mark.label == OURS[0]))
 
         return sorted(panel.marks, key=depth)
 

@@ -138,6 +138,8 @@ def regret_plot(results: Results) -> Plot:
     plain = [curve(k, rounds, own[:, rounds - 1]) for k, own in curves.items()]
     positive = {k: own[:, late - 1] for k, own in curves.items() if own[:, late - 1].min() > 0}
     log = [curve(k, late, own) for k, own in positive.items()]
+    means = np.concatenate([one.y for one in log]) if log else np.zeros(0)
+    span = (float(means.min()) / 2, float(means.max()) * 2) if len(means) else None
     limit = bound(results, late[-1:])[0]  # far above: a line would squeeze the others
     allowed = f", Theorem 1 allows {limit:.0e}" if np.isfinite(limit) else ""
     axes: dict[str, Any] = {"x": "round", "y": "cumulative regret (reward units)"}
@@ -147,7 +149,13 @@ def regret_plot(results: Results) -> Plot:
         caption="How much more the genie would have got. Bands are 95 % intervals over seeds.",
         panels=[
             Panel(title="Regret against the genie", marks=plain, **axes),
-            Panel(title=f"Logarithmic: slope 1 is linear{allowed}", marks=log, log="xy", **axes),
+            Panel(
+                title=f"Logarithmic: slope 1 is linear{allowed}",
+                marks=log,
+                log="xy",
+                y_range=span,
+                **axes,
+            ),
         ],
         title=_title(results),
     )

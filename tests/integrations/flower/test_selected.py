@@ -21,6 +21,7 @@ from flwr.serverapp.strategy import (
 from bsfl import BSFL, Means, Oort, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput, NotEnoughClients, StateFileError
 from bsfl.integrations.flower import Selected
+from bsfl.monitor import read_journal
 from fake_clock import FakeClock
 
 # --- an ordinary round ----------------------------------------------------------------------------
@@ -164,6 +165,20 @@ def test_what_was_learned_survives(tmp_path):
     start(restored, grid, rounds=1)
     assert set(restored.rounds[0].cohort) == {"1", "3"}, "no need to try everybody again"
     assert Scheduler.load(path).t == 3
+
+
+@pytest.mark.parametrize("of", ["scheduler", "selected"])
+def test_a_server_that_is_started_again_goes_on_with_its_journal(tmp_path, of):
+    path, journal = tmp_path / "scheduler.bsfl", tmp_path / "rounds.jsonl"
+    records = []
+    for rounds in (2, 1):
+        own = {"journal": journal} if of == "scheduler" else {}
+        scheduler = Scheduler(cohort_size=2, on_round=records.append, **own)
+        more = {} if own else {"journal": journal}
+        selected, grid = federation(fleet(1, 2, 3), scheduler=scheduler, state_path=path, **more)
+        start(selected, grid, rounds=rounds)
+    assert [line["t"] for line in read_journal(journal)] == [1, 2, 3]
+    assert [record.t for record in records] == [1, 2, 3]
 
 
 def test_answers_to_a_killed_server_are_given_up(tmp_path):

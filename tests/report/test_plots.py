@@ -1,0 +1,98 @@
+"""How figures look: a policy the same everywhere, ours in front, on paper, by day and by night."""
+
+import numpy as np
+import pytest
+
+from bsfl.policies import POLICIES
+from bsfl.report.plots import (
+    COLOURS,
+    GREY,
+    OURS,
+    POLICY_LOOKS,
+    Bars,
+    Heat,
+    Line,
+    Look,
+    Panel,
+    Plot,
+    Points,
+    Rule,
+)
+
+X = np.array([1.0, 2.0, 3.0])
+NIGHT = "#15181c"
+
+
+def lines(*labels):
+    return [Line(label=label, x=X, y=X) for label in labels]
+
+
+def plot(*panels, **more):
+    return Plot(name="p", caption="c", panels=[Panel(marks=marks) for marks in panels], **more)
+
+
+def luminance(colour):
+    """As WCAG 2 defines it."""
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def contrast(one, other):
+    dark, bright = sorted((luminance(one), luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colour", [*COLOURS, GREY])
+def test_a_colour_can_be_seen_by_day_and_by_night(colour):
+    assert contrast(colour, "#ffffff") >= 3
+    assert contrast(colour, NIGHT) >= 3
+
+
+def test_every_policy_has_a_look_of_its_own_and_ours_share_nothing():
+    assert set(POLICY_LOOKS) == set(POLICIES)
+    looks = {name: Look.of(i, is_ours=name in OURS) for name, i in POLICY_LOOKS.items()}
+    assert len({(one.colour, one.marker) for one in looks.values()}) == len(looks)
+    for name in OURS:
+        others = [one for other, one in looks.items() if other != name]
+        assert looks[name].colour not in {one.colour for one in others}
+        assert looks[name].marker not in {one.marker for one in others}
+
+
+def test_a_policy_looks_the_same_whoever_else_is_drawn():
+    alone, many = plot(lines("oort")), plot(lines("a", "random", "b"), lines("pace", "oort"))
+    assert alone.look(alone.panels[0].marks[0]) == many.look(many.panels[1].marks[1])
+    found = {m.label: many.look(m) for panel in many.panels for m in panel.marks}
+    assert len(set(found.values())) == 5, "those that are no policies take looks that are free"
+
+
+def test_ours_are_drawn_in_front():
+    rule, star = Rule(at=2.0), Points(label="recommended", x=X, y=X, is_star=True)
+    made = plot([star, *lines("pace", "bsfl", "random", "mine"), rule])
+    order = [mark.label for mark in made.in_order(made.panels[0])]
+    assert order == ["", "random", "mine", "bsfl", "pace", "recommended"]
+
+
+def test_plotly_takes_every_mark():
+    go = pytest.importorskip("plotly.graph_objects")
+    from bsfl.report import screen
+
+    band, wide = np.full(3, 0.1), np.array([0.1, np.nan, 0.3])
+    marks = [
+        Line(label="pace", x=X, y=X, half=band),
+        Line(label="gap", x=X, y=np.array([1.0, np.nan, 2.0]), has_markers=True),
+        Points(label="dots", x=X, y=X, half=wide, names=["<b>", "b", "c"]),
+        Points(label="hue", x=X, y=X, value=X),
+        Rule(at=2.0, label="target <b>"),
+        Rule(at=2.0, label="floor", is_upright=True),
+    ]
+    bars = [Bars(label=k, names=["a", "b"], height=X[:2], is_stacked=False) for k in ("x", "y")]
+    heat = [Heat(names=["a", "b"], y=X[:2], value=np.ones((2, 2)), label="share")]
+    for own, log, limits in ((marks, "y", (1.0, 100.0)), (bars, "", None), (heat, "", None)):
+        panel = Panel(marks=own, log=log, y_range=limits)
+        made = screen.draw(Plot(name="p", caption="c", panels=[panel]), panel)
+        go.Figure(made)  # refuses what plotly does not know
+        if limits:
+            assert made["layout"]["yaxis"]["range"] == [0.0, 2.0], "decades"
+            level = made["layout"]["annotations"][0]
+            assert (level["text"], level["y"]) == ("target &lt;b&gt;", pytest.approx(np.log10(2)))

@@ -144,6 +144,25 @@ def test_a_late_answer_frees_its_node_and_is_not_used():
     assert sum("2" in version.kept for version in made.rounds) > 1, "invited again"
 
 
+class Errors(FedAvg):
+    """Counts the errors that it is told of, each of which is a line in Flower's log."""
+
+    n_errors = 0
+
+    def aggregate_train(self, server_round, replies):
+        replies = list(replies)
+        self.n_errors += sum(reply.has_error() for reply in replies)
+        return super().aggregate_train(server_round, replies)
+
+
+def test_who_was_given_up_is_not_told_of_again_when_its_message_expires():
+    strategy = Errors(fraction_evaluate=0.0)
+    made, grid = buffered(fleet(1.0, 1.0, None), strategy=strategy, concurrency=3, deadline_s=3.0)
+    start(made, grid, 20)
+    n_timeouts = sum(len(version.timeouts) for version in made.rounds)
+    assert (n_timeouts, strategy.n_errors) == (2, 0), "at 3 s, and invited again at 6 s, at 9 s"
+
+
 @pytest.mark.parametrize("fails", [RAISED, GONE])
 def test_failures_cost_a_place_for_a_moment(fails):
     nodes = fleet(1.0, 1.0, 1.0)

@@ -211,8 +211,8 @@ class AsyncRun:
         one = self.invitations.settle(token)
         waited_s = self.invitations.waited_s(one)
         seen, reason = self.wire.observation(one.client, token, reply, waited_s)
-        if reply.has_error():
-            self.heard.errors.append(reply)
+        if reply.has_error():  # of who was given up, nothing is new
+            self.heard.errors += [] if one.is_reported else [reply]
         elif reason is not None:
             _LOG.warning("bsfl: the answer of %r is not used: %s", one.client, reason)
         if one.is_reported:  # it was given up

@@ -77,6 +77,10 @@ def draw(plot: Plot) -> Figure:
         axes.set_visible(False)
     found = [axes.get_legend_handles_labels() for axes in grid]
     handles = {name: h for hs, names in found for h, name in zip(hs, names, strict=True)}
+    marks = [mark for panel in plot.panels for mark in panel.marks]
+    ours_first = sorted(marks, key=lambda mark: not plot.look(mark).is_ours)
+    named = dict.fromkeys(plain(mark.label) for mark in ours_first)
+    handles = {name: handles[name] for name in named if name in handles}
     if len(handles) > 1:
         n_columns = min(len(handles), LEGEND_COLUMNS)
         where: Any = {"loc": "outside lower center", "ncols": n_columns}

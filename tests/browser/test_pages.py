@@ -1,17 +1,15 @@
 """Pages in a real browser: drawn without a complaint, nothing asked for, and what is text stays so."""
 
 import json
-import threading
-from contextlib import contextmanager
 
 import pytest
 
 from bsfl import Observation, Scheduler
 from bsfl.frame import SHOWN
 from bsfl.monitor.page import inspected_page
-from bsfl.monitor.watch import server
 from bsfl.report import scenario_findings
 from bsfl.runs import run_scenario
+from served import served
 from small_scenario import parse
 
 pytestmark = pytest.mark.slow
@@ -48,16 +46,6 @@ def inspected(tmp_path_factory):
     return path.as_uri()
 
 
-@contextmanager
-def watched(path):
-    with server(path, port=0) as page:
-        threading.Thread(target=page.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{page.server_port}/"
-        finally:
-            page.shutdown()
-
-
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory):
     path = tmp_path_factory.mktemp("watch") / "rounds.jsonl"
@@ -70,7 +58,7 @@ def journal(tmp_path_factory):
 def test_every_page_is_drawn_without_a_complaint_and_asks_for_nothing(
     visit, report, inspected, journal, width, scheme
 ):
-    with watched(journal[0]) as live:
+    with served(journal[0]) as live:
         for url, n_panels in ((report, 7), (inspected, 0), (live, 0)):
             with visit(url, width, scheme) as seen:
                 assert seen.page.locator(".lead").inner_text().endswith(".")
@@ -93,7 +81,7 @@ def test_names_with_markup_are_text(visit, report, inspected, journal):
     with visit(inspected) as seen:
         seen.page.get_by_label("find by name").fill("onerror")
         assert seen.column(1) == [NASTY]
-    with watched(journal[0]) as live, visit(live) as seen:
+    with served(journal[0]) as live, visit(live) as seen:
         seen.page.get_by_label("find a client by its id").fill(NASTY)
         seen.page.get_by_role("button", name="find").click()
         seen.page.wait_for_load_state()
@@ -146,7 +134,7 @@ def test_a_long_table_shows_some_and_sorts_and_finds_all(visit, inspected):
 
 def test_the_live_page_follows_and_keeps_how_it_was_sorted(visit, journal):
     path, fleet, scheduler = journal
-    with watched(path) as live, visit(live) as seen:
+    with served(path) as live, visit(live) as seen:
         table = seen.page.locator("[data-name=stragglers]")
         table.get_by_role("button", name="came last").click()
         before = scheduler.t
@@ -163,7 +151,7 @@ def test_the_live_page_follows_and_keeps_how_it_was_sorted(visit, journal):
 
 
 def test_a_live_page_says_that_its_server_is_gone(visit, journal):
-    with watched(journal[0]) as live, visit(live) as seen:
+    with served(journal[0]) as live, visit(live) as seen:
         seen.page.route("**/*", lambda route: route.abort())
         seen.page.wait_for_function(
             "() => document.querySelector('#live').innerText.includes('old')"
@@ -179,7 +167,7 @@ def test_100_000_clients_are_searched_in_the_browser(visit, tmp_path):
             took = {"latency_s": [1.0 + k % 17 for k in who], "duration_s": 17.0}
             told = {"invited": who, "outcome": ["ok"] * 100, "loss": [None] * 100}
             file.write(json.dumps({"kind": "round", **numbers, **took, **told}) + "\n")
-    with watched(path) as live, visit(f"{live}?client=77777", width=390) as seen:
+    with served(path) as live, visit(f"{live}/?client=77777", width=390) as seen:
         assert "100,000" in seen.page.locator(".facts").inner_text()
         assert seen.column(1, "[data-name=found]") == ["77777"]
         assert seen.overflow() == 0

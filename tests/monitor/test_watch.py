@@ -1,12 +1,10 @@
 """bsfl watch: sums of a journal as it grows, and a page that no id and no other site can abuse."""
 
 import json
-import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
 from statistics import NormalDist
 
 import pytest
@@ -15,7 +13,7 @@ from bsfl import Observation, Scheduler, UniformRandom
 from bsfl.monitor import Journal, read_journal
 from bsfl.monitor.follow import ClientSums, Followed, Follower
 from bsfl.monitor.live import journal_page
-from bsfl.monitor.watch import server
+from served import served
 
 NASTY = "<script>alert('x')</script>"
 
@@ -136,16 +134,6 @@ def test_a_growing_journal_is_read_once_also_when_it_rotates(path):
     with path.open("ab") as file:
         file.write(b'{"kind":"round","t":99')  # it is being written
     assert follower.update().n_rounds == scheduler.t
-
-
-@contextmanager
-def served(path):
-    with server(path, port=0) as page:
-        threading.Thread(target=page.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{page.server_port}"
-        finally:
-            page.shutdown()
 
 
 def fetch(url, **headers):

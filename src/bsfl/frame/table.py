@@ -107,7 +107,8 @@ def _head(column: Column) -> str:
 def _cell(cell: str | Cell) -> str:
     if not isinstance(cell, Cell):
         cell = Cell(cell, number(cell))
-    key = "" if cell.key is None else f' data-key="{text(cell.key)}"'
+    key = "" if cell.key is None else f"{cell.key}"
+    key = "" if key == cell.shown else f' data-key="{text(key)}"'
     return f"<td{key}{' class=best' if cell.is_best else ''}>{text(cell.shown)}</td>"
 
 

@@ -7,9 +7,9 @@ const bsflTables = (() => {
 
   function keyOf(row, i) {
     const cell = row.cells[i], key = cell.dataset.key ?? cell.textContent;
-    if (cell.dataset.key === undefined && i > 0) return null; // no number: last
+    if (key === "") return null; // nothing to sort by: last
     const n = Number(key);
-    return key !== "" && !Number.isNaN(n) ? n : key;
+    return Number.isNaN(n) ? key : n;
   }
 
   function compare(a, b) {

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("PJRT_NPROC", "1")  # as in runs: whole and cut ones are compared bit by bit
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")  # tests leave nothing in the user's cache
 
+collect_ignore_glob = ["*conftest.py"]  # no doctests in them, and all have one name
+
 settings.register_profile(
     "bsfl", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

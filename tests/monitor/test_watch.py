@@ -8,8 +8,10 @@ import urllib.request
 from statistics import NormalDist
 
 import pytest
+from typer.testing import CliRunner
 
 from bsfl import Observation, Scheduler, UniformRandom
+from bsfl.cli.app import app
 from bsfl.monitor import Journal, read_journal
 from bsfl.monitor.follow import ClientSums, Followed, Follower
 from bsfl.monitor.live import journal_page
@@ -232,3 +234,23 @@ def test_a_policy_that_does_not_tell_is_said_so(path):
     play(Scheduler(UniformRandom(), cohort_size=2, journal=path), 3, ["ann", "bob", "cem"])
     assert "why" not in list(read_journal(path))[-1]
     assert "does not tell what it weighs" in journal_page("x", Follower(path).update())
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        (None, [], "rounds.jsonl is not there"),
+        ("client,latency_s\nann,3\n", [], "rounds.jsonl is not a journal"),
+        (
+            "",
+            ["--host", "203.0.113.9"],
+            "cannot serve on 203.0.113.9:8571",
+        ),  # not ours, by RFC 5737
+    ],
+)
+def test_mistakes_are_one_line(path, content, more, message):
+    if content is not None:
+        path.write_text(content)
+    done = CliRunner(env={"NO_COLOR": "1"}).invoke(app, ["watch", str(path), *more])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert message in done.output

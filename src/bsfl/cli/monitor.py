@@ -73,10 +73,15 @@ def watch(
     Example: bsfl watch rounds.jsonl
     """
     with clear_errors():
+        from bsfl.monitor.journal import entry_of
         from bsfl.monitor.watch import server
 
         if not journal.exists():
             raise InvalidInput(f"{journal} is not there")
+        with journal.open("rb") as file:
+            first = file.readline()
+        if first.endswith(b"\n") and entry_of(first) is None:
+            raise InvalidInput(f"{journal} is not a journal, as of Scheduler(journal=...)")
         try:
             page = server(journal, port, host)
         except OSError as error:

@@ -74,18 +74,24 @@ def main() -> None:
             advice = Advice(log=log, cohort_size=M, rounds=ROUNDS)
             found = advice.play(Path(folder, "out"), Effort(jobs=told.jobs)).numbers
         best = found["recommended"]
-        worst = 0.0
+        worst, by_chance = 0.0, played(truth, Setting(**found["trials"][0]["setting"]), deadline_s)
+        saved = ""
         for one in found["trials"]:
             setting, predicted = Setting(**one["setting"]), one["mean_round_s"]["mean"]
             true = played(truth, setting, deadline_s)
             error = predicted / true["mean_round_s"] - 1.0
             shares = one["least_share"]["mean"], true["least_share"]
             worst = max(worst, abs(error))
-            mark = " *" if one["setting"] == best["setting"] else ""
+            mark = ""
+            if one["setting"] == best["setting"]:
+                low, high = (f"{100 * best['saved'][end]:.1f}" for end in ("low", "high"))
+                real = 100 * (1 - true["for_as_many_s"] / by_chance["for_as_many_s"])
+                saved = f"saves {low} to {high} %, in truth {real:.1f} %"
+                mark = " *"
             words = f"{one['code']}, invite {setting.invite}, {setting.deadline_s:g} s{mark}"
             times = f"{predicted:.3g} | {true['mean_round_s']:.3g} | {error:+.1%}"
             print(f"| {name} | {words} | {times} | {shares[0]:.2f} | {shares[1]:.2f} |", flush=True)
-        print(f"{name}: {len(found['trials'])} settings, largest error {worst:.1%}", flush=True)
+        print(f"{name}: {len(found['trials'])} settings, largest error {worst:.1%}; {saved}")
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def test_of_two_that_noise_cannot_tell_apart_the_fairer_is_recommended():
     quick = trial("a", [10.0, 12.0, 11.0], 0.80)
     # by world 2 % slower, 3 % quicker, 2 % slower: 1 is inside the interval
     alike = trial("b", [10.2, 11.64, 11.22], 0.95)
-    # by world 4, 5 and 6 % slower: a difference, though worlds differ by more
-    slower = trial("c", [10.4, 12.6, 11.66], 0.99)
+    # by world 5.0, 5.2 and 5.4 % slower: a difference, though worlds differ by more
+    slower = trial("c", [10.5, 12.624, 11.594], 0.99)
     assert recommended([quick, alike, slower], 0.5) is alike
     assert recommended([quick, slower], 0.5) is quick
     one_world = [trial("a", [10.0], 0.8), trial("b", [11.5], 0.9)]

@@ -82,7 +82,7 @@ def draw(plot: Plot) -> Figure:
     named = dict.fromkeys(plain(mark.label) for mark in ours_first)
     handles = {name: handles[name] for name in named if name in handles}
     if len(handles) > 1:
-        n_columns = min(len(handles), LEGEND_COLUMNS)
+        n_columns = min(len(handles), LEGEND_COLUMNS, 3 * columns)  # as many as have room
         where: Any = {"loc": "outside lower center", "ncols": n_columns}
         figure.legend(handles.values(), handles.keys(), **where)
     if plot.title:

@@ -233,7 +233,7 @@ class Trial:
     def is_slower(self, other: "Trial") -> bool:
         """Return whether this is slower than another setting by more than chance."""
         n = min(len(self.time_s), len(other.time_s))
-        ratio = foreseen(self.time_s[:n] / other.time_s[:n])
+        ratio = interval(self.time_s[:n] / other.time_s[:n])
         return ratio.mean > NEAR or not ratio.low <= 1.0
 
     def keeps(self, floor: float) -> bool:

@@ -21,7 +21,7 @@ from bsfl.scheduler import Scheduler
 if TYPE_CHECKING:
     from bsfl.comparison import Comparison, compare
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Comparison",

@@ -96,7 +96,7 @@ def compare(
     else:
         kept, is_temporary = Path(folder).expanduser(), False
     try:
-        shown = watch([Results(kept, scenario, seeds)]) if progress else nullcontext()
+        shown = watch([Results(kept, scenario, seeds)], jobs=jobs) if progress else nullcontext()
         with shown:
             results = run_scenario(scenario, kept, seeds=seeds, jobs=jobs)
         found = Comparison(results)

@@ -22,6 +22,8 @@ class Grid:
             free[0] += begin_s + costs[label]
         self.end_s = max(free)
 
+        self.workers = workers
+
     def clock(self):
         return self.now_s
 
@@ -36,7 +38,7 @@ class Grid:
 
 
 def followed(grid, until_s, step_s=0.3):
-    meter = Meter([grid], clock=grid.clock)
+    meter = Meter([grid], clock=grid.clock, workers=grid.workers)
     while grid.now_s + step_s < until_s:
         grid.now_s += step_s
         meter.look()

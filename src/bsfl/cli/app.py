@@ -124,7 +124,7 @@ def run(
             from bsfl.cli.findings import write_and_show
             from bsfl.report import scenario_findings
         n_worlds = seeds or found.seeds
-        with on_cluster(backend), watch([Results(folder, found, n_worlds)]):
+        with on_cluster(backend), watch([Results(folder, found, n_worlds)], jobs=jobs):
             results = run_scenario(found, folder, seeds=n_worlds, jobs=jobs)
         if as_csv or as_json:
             _print(results, as_csv=as_csv)

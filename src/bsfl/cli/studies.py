@@ -1,5 +1,6 @@
 """The commands that conduct a study."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,8 +225,9 @@ def _conduct(
     from bsfl.studies.study import Effort
 
     folder = Path("results", out) if isinstance(out, str) else out
+    shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
-        findings = made.play(folder, Effort(watch=watch, steps=steps, **effort))
+        findings = made.play(folder, Effort(watch=shown, steps=steps, **effort))
     write_and_show(findings, folder)
 
 

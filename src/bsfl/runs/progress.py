@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from bsfl.learning.array_task import n_cores
 from bsfl.runs.results import Results
 
 PAUSE_S = 0.3
@@ -60,17 +61,22 @@ class Meter:
 
     A policy costs what its runs have cost per part of a run, since their first round was written;
     one that has not played costs what the others do. Before its first round a run takes as long as
-    the others did. Runs too short to be seen at work count by how many are done in a while.
+    the others did, without the first one of each process, which compiles and loads. Runs too short
+    to be seen at work count by how many are done in a while.
 
     Args:
         grids: Results that are being written.
         clock: Returns seconds.
+        workers: How many runs are played at a time, as far as is known.
     """
 
     def __init__(
-        self, grids: Sequence[Results], clock: Callable[[], float] = time.monotonic
+        self,
+        grids: Sequence[Results],
+        clock: Callable[[], float] = time.monotonic,
+        workers: int = 1,
     ) -> None:
-        self.clock, self.begun_s, self.n_workers = clock, clock(), 1
+        self.clock, self.begun_s, self.n_workers = clock, clock(), workers
         self.runs = [
             Followed(
                 results, label, world, before := results.run_file(label, world).progress(), before
@@ -103,8 +109,10 @@ class Meter:
         seen = sum(run.progress - run.moved_from for run in watched)
         if seen < gained / 2:
             return (self.clock() - self.begun_s) * (len(self.runs) - self.done) / gained
-        begin_s = sum((run.moved_s or 0.0) - (run.started_s or 0.0) for run in watched)
-        before_first = sum(run.moved_from for run in watched)
+        watched.sort(key=lambda run: run.started_s or 0.0)
+        later = watched[self.n_workers :]
+        begin_s = sum((run.moved_s or 0.0) - (run.started_s or 0.0) for run in later)
+        before_first = sum(run.moved_from for run in later)
         alike: dict[tuple[int, str], list[Followed]] = {}
         for run in watched:
             alike.setdefault(run.policy, []).append(run)
@@ -114,8 +122,8 @@ class Meter:
             if run.progress < 1:
                 cost_s = costs.get(run.policy) or usual or 0.0
                 waits_s = 0.0
-                if run.moved_s is None:  # until its first round is seen, which is then a part
-                    waits_s = (begin_s - before_first * cost_s) / len(watched)
+                if run.moved_s is None and later:  # until its first rounds are seen
+                    waits_s = (begin_s - before_first * cost_s) / len(later)
                 rest.append(max(0.0, (1 - run.progress) * cost_s + waits_s))
         return max(sum(rest) / self.n_workers, max(rest, default=0.0))
 
@@ -156,12 +164,17 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def watch(grids: Sequence[Results], *, pause_s: float = PAUSE_S) -> Iterator[None]:
+def watch(grids: Sequence[Results], *, jobs: int = -1, pause_s: float = PAUSE_S) -> Iterator[None]:
     """Show how far all runs are while the block runs: one line that changes, or a few plain ones.
 
     The line changes on a terminal and in a notebook. Nothing is shown where nothing is missing.
+
+    Args:
+        grids: Results that the block writes.
+        jobs: Processes that it has for that; -1: one per core.
+        pause_s: Seconds between two looks.
     """
-    meter = Meter(grids)
+    meter = Meter(grids, workers=n_cores() if jobs < 1 else jobs)
     if meter.done == len(meter.runs):
         yield
         return

@@ -103,7 +103,8 @@ def test_where_nothing_is_trained_rounds_decide_and_regret_is_told():
 def test_overall_counts_who_is_first_or_level_with_the_first():
     clear, tie = summary(a=[10, 10, 10], b=[15, 16, 14]), summary(a=[13, 9, 11], b=[10, 10, 10])
     assert overall([clear, tie]) == [
-        "a is first, or not told apart from the first, in 2 of 2 scenarios."
+        "a is first in 1 of 2 scenarios, in 1 of them beyond chance against all others.",
+        "First, or not told apart from the first: a in 2, b in 1.",
     ]
     assert overall([tie])[0].startswith("study: b reached 80.0% after 10 s")
 

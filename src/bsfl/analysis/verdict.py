@@ -1,5 +1,6 @@
 """What results say in a few sentences: who was best, by how much, and whether it may be chance."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,20 +128,20 @@ def _regret(summary: Summary) -> str:
 
 
 def overall(summaries: list[Summary]) -> list[str]:
-    """Return in how many scenarios the best policies are first, or level with the first."""
+    """Return who is first in how many scenarios, and who is level with the first in how many."""
+    if len(summaries) == 1:
+        return [f"{summaries[0].scenario.name}: {verdict(summaries[0])[0]}"]
     winners = [found for one in summaries if (found := winner(one))]
     if not winners:
         return ["Too short to tell: nobody reached the target in every world of a scenario."]
-    level: dict[str, int] = {}
-    for found in winners:
-        for label in (found.label, *found.tied):
-            level[label] = level.get(label, 0) + 1
-    best = max(level.values())
-    who = " and ".join(label for label, n in level.items() if n == best)
-    are = "is" if who in level else "are"
-    n = len(summaries)
+    level = Counter(label for found in winners for label in (found.label, *found.tied))
+    firsts = Counter(found.label for found in winners)
+    best = max(firsts, key=lambda label: (firsts[label], level[label]))
+    n_clear = sum(found.label == best and not found.tied for found in winners)
+    chance = f"in {n_clear} of them" if n_clear else "in none of them"
+    counts = ", ".join(f"{label} in {n}" for label, n in level.most_common())
     return [
-        f"{who} {are} first, or not told apart from the first, in {best} of {n} scenarios."
-        if n > 1
-        else f"{summaries[0].scenario.name}: {verdict(summaries[0])[0]}"
+        f"{best} is first in {firsts[best]} of {len(summaries)} scenarios, {chance} beyond chance "
+        "against all others.",
+        f"First, or not told apart from the first: {counts}.",
     ]

@@ -81,3 +81,12 @@ def test_populations():
     a, b = answer_population(np.array([9] * 50), np.array([1.0] * 50))
     assert a / (a + b) == pytest.approx(0.9)
     assert a + b > 100, "all alike: the population counts for much"
+
+
+def test_worlds_differ_by_what_few_answers_leave_open():
+    # mu_k ~ N(0, 0.3^2) known by two answers with sigma 0.6: of the variance 0.09 the posterior means
+    # hold 0.09^2 / (0.09 + 0.18) = 0.03, and every world must draw the rest
+    answers = [np.exp(RNG.normal(0, 0.3) + RNG.normal(0, 0.6, 2)) for _ in range(4000)]
+    believed = believe(answers, np.zeros(4000))
+    assert believed.mean.var() == pytest.approx(0.03, rel=0.25)
+    assert believed.world(stream(0, "w")).mu.var() == pytest.approx(0.09, rel=0.2)

@@ -176,7 +176,7 @@ def findings(
     return Findings(
         title=f"What suits the {log.n_clients:,} clients of {advice.log.name}",
         verdict=[
-            saving(best, finals[0], own),
+            *saving(best, finals[0], own),
             f"Recommended: {sentence(best)}",
             *[unmet] * (not best.keeps(advice.floor)),
             *caveats(log, best, advice),

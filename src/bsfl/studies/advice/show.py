@@ -43,16 +43,16 @@ def sentence(trial: Trial) -> str:
     )
 
 
-def saving(trial: Trial, by_chance: Trial, alike: Trial) -> str:
+def saving(trial: Trial, by_chance: Trial, alike: Trial) -> list[str]:
     """Return what a setting saves against random selection, as it is and with the same plan."""
     words = (
         f"{trial.setting.short()} {saves(trial.saved(by_chance), 'random selection')} for as many "
         f"answers, and nobody falls below {percent(trial.mean('least_share'))} of its share."
     )
     if alike is by_chance or alike is trial:
-        return words
+        return [words]
     part = saves(trial.saved(alike), "random selection that invites and waits the same")
-    return f"{words} It {part}."
+    return [words, f"It {part}."]
 
 
 def saves(part: Interval, other: str) -> str:
@@ -224,7 +224,7 @@ def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Tri
                 "x": one.mean("least_share"),
                 "y": float(one.time_s.mean()),
                 "sentence": sentence(one),
-                "saving": saving(one, trials[0], alike),
+                "saving": " ".join(saving(one, trials[0], alike)),
                 "code": one.setting.code(),
                 "keeps": max((i for i in FLOORS if one.keeps(i / 100)), default=-1),
             }
@@ -238,7 +238,7 @@ def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Tri
         f'<output id="floor-shown">{percent(floor)}</output> of its fair share</label></p>'
         f'<p><input id="floor" type="range" min="0" max="100" value="{round(100 * floor)}" '
         'style="width: min(100%, 40rem)"></p><div aria-live="polite">'
-        f'<p id="advice-saving">{text(saving(best, trials[0], alike))}</p>'
+        f'<p id="advice-saving">{text(" ".join(saving(best, trials[0], alike)))}</p>'
         f'<p id="advice-sentence">{text(sentence(best))}</p>'
         '<p id="advice-unmet" class="warn"></p></div>'
         f'<pre id="advice-code">{text(best.setting.code())}</pre>{data("advice", content)}'

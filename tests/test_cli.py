@@ -336,7 +336,7 @@ def test_a_start_of_ones_own_passes_its_test(study, what, name, file):
     assert run.returncode == 0, run.stdout
     again = bsfl("new", what, name)
     assert again.exit_code == 2
-    assert "is there already; nothing was written" in again.output
+    assert f"{file} and {test.name} are there already; nothing was written" in again.output
 
 
 def test_a_start_says_what_is_wrong(study):

@@ -66,7 +66,8 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
     }
     there = [str(path) for path in paths if path.exists()]
     if there:
-        raise InvalidInput(f"{' and '.join(there)} is there already; nothing was written")
+        verb = "is" if len(there) == 1 else "are"
+        raise InvalidInput(f"{' and '.join(there)} {verb} there already; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
     for path, template in paths.items():
         text = template.read_text("utf-8")

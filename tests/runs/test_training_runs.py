@@ -208,7 +208,10 @@ def test_threads_of_a_process_are_the_users_choice(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("learning", "message"),
     [
-        ({"dataset": "mnist"}, r"\[learning\]: dataset must be one of fashion-mnist-small"),
+        (
+            {"dataset": "mnist"},
+            r"\[learning\]: unknown data set 'mnist'; known are fashion-mnist-small",
+        ),
         (
             {"learning_rat": 1},
             r"\[learning\]: unknown key 'learning_rat'; did you mean 'learning_r",
@@ -219,7 +222,7 @@ def test_threads_of_a_process_are_the_users_choice(monkeypatch, tmp_path):
             {"evaluate_every_s": -1},
             "evaluate_every_s must be a finite number of at least 0, got -1",
         ),
-        ({"target_accuracy": 0.8}, "target_accuracy belongs to images"),
+        ({"target_accuracy": 0.8}, "target_accuracy belongs to labels; a regression has a loss"),
         (
             {"dataset": "fashion-mnist-small", "target_accuracy": 80},
             "target_accuracy must be between 0 and 1, got 80",
@@ -307,7 +310,7 @@ def test_the_fast_engine_is_chosen_in_the_scenario(tmp_path):
     assert "numba" in json.loads((whole.folder / "manifest.json").read_text())["versions"]
     for settings, message in (
         ({"engine": "torch"}, "engine must be one of jax, fast, got 'torch'"),
-        ({"engine": "fast"}, 'engine "fast" trains images'),
+        ({"engine": "fast"}, 'engine "fast" is for images'),
     ):
         with pytest.raises(InvalidInput, match=message):
             scenario(**settings)

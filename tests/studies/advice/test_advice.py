@@ -239,9 +239,16 @@ def test_the_page_has_the_best_for_every_floor(advised):
     assert floor_section.__doc__
 
 
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from bsfl.cli import main; main()"
+)
+"""The program, also where tests run in the background of a shell, which ignores Ctrl-C."""
+
+
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(log_file, tmp_path):
-    command = [sys.executable, "-m", "bsfl.cli", "advise", str(log_file), "--cohort-size", "3"]
+    command = [sys.executable, "-c", INTERRUPTIBLE, "advise", str(log_file), "--cohort-size", "3"]
     command += ["--rounds", "400", "--seeds", "2", "--jobs", "2", "--policy", "pace"]
     command += ["--policy", "random", "--out", str(tmp_path / "out")]
     played = tmp_path / "out" / "trials.jsonl"

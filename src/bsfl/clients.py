@@ -78,7 +78,8 @@ class ClientTable:
         return self._columns[name][: len(self.ids)]
 
     def index_of(self, client: ClientId) -> int:
-        index = self._index.get(clean_id(client))
+        is_plain = type(client) is str or type(client) is int
+        index = self._index.get(client if is_plain else clean_id(client))
         if index is None:
             raise UnknownClient(f"unknown client {checks.short(client)}; it never joined the fleet")
         return index

@@ -57,9 +57,14 @@ class Learned:
 
     @contextmanager
     def all_or_nothing(self, clients: IntArray) -> Iterator[None]:
-        """Put everything back if what follows is refused; it may learn of these clients alone."""
+        """Put everything back if what follows is refused.
+
+        It may learn of these clients, or make room, or choose; where there are none it learns
+        nothing.
+        """
         before = self.n_clients, self.state, self.ledger, self.choice
-        put_back = [reminder(it, clients) for it in (self.state, self.ledger)]
+        learning = (self.state, self.ledger) if len(clients) else ()
+        put_back = [reminder(it, clients) for it in learning]
         try:
             yield
         except BaseException:

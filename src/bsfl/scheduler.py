@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -213,7 +213,7 @@ class Scheduler(Monitored):
                     self._report(self.t, {})
                 learned.grow(len(self._clients))
                 where = joined.where if joined else self._clients.members()
-                context = self._context(t, where, m, enough)
+                context = self._context(t, where, m, enough, self._clients.roster())
                 context, cohort = choose_enough(self._choose, context, learned.ledger, invite)
         except BaseException:
             self._unbooked = unbooked
@@ -263,10 +263,10 @@ class Scheduler(Monitored):
             )
         needs, samples = needs_of(self.policy), self._clients.column("samples")
         by_round, refused = judged(answers, self._owed, needs, samples, strict=strict)
-        touched = {k for answered in by_round.values() for k in answered}
         unbooked, reports = self._unbooked, []
+        touched = np.array(list({*unbooked.tolist(), *chain(*by_round.values())}), dtype=np.int64)
         try:
-            with self._learned.all_or_nothing(np.union1d(unbooked, list(touched)).astype(int)):
+            with self._learned.all_or_nothing(touched):
                 for t, answered in sorted(by_round.items()):
                     reports.append((t, self._report(t, answered)))
         except BaseException:
@@ -312,7 +312,7 @@ class Scheduler(Monitored):
         """Pass answers to round t on to the policy; the round's first report books its cohort."""
         chosen = self._unbooked if t == self.t else NOBODY
         size = self._awaited.size(t) or (self.cohort_size, self.cohort_size)
-        context = replace(self._context(t, NOBODY, *size), roster=self._roster)
+        context = self._context(t, NOBODY, *size, self._roster)
         samples = self._clients.column("samples")
         report = report_of(answered, chosen, self._roster, samples)
         self._learned.hear(context, report)

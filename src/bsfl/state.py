@@ -215,12 +215,14 @@ def reminder(state: State, clients: npt.NDArray[np.int64]) -> Callable[[], None]
     What may change until then are the numbers of some clients, and all that belongs to no client.
     """
     saved: list[tuple[str, Any, Any, Any]] = []
+    last = clients.max(initial=0)
     for name, value in leaves(state):
         if not isinstance(value, np.ndarray):
             saved.append((name, value, None, None))
         else:
-            where = clients if value.size > FEW and len(value) > clients.max(initial=0) else ...
-            saved.append((name, value, where, value[where].copy()))
+            by_client = value.size > FEW and len(value) > last
+            kept = value[clients] if by_client else value.copy()
+            saved.append((name, value, clients if by_client else ..., kept))
 
     def put_back() -> None:
         for name, value, where, numbers in saved:

@@ -13,7 +13,7 @@ from bsfl.monitor.inspect import ClientRows
 from bsfl.outstanding import Outstanding
 from bsfl.policies import Policy
 from bsfl.policies.base import figures_of
-from bsfl.records import NOBODY, IntArray, Report, RoundContext, RoundRecord
+from bsfl.records import NOBODY, IntArray, Report, Roster, RoundContext, RoundRecord
 from bsfl.threads import ThreadLock, locked
 
 
@@ -95,13 +95,15 @@ class Monitored:
         """Tell whom another scheduler tells: its journal and its callbacks."""
         self._events = other._events
 
-    def _context(self, t: int, available: IntArray, m: int, enough: int) -> RoundContext:
+    def _context(
+        self, t: int, available: IntArray, m: int, enough: int, roster: Roster | None
+    ) -> RoundContext:
         return RoundContext(
             t=t,
             available=available,
             cohort_size=m,
             enough=enough,
-            roster=self._clients.roster(),
+            roster=roster,
             opportunity=self._learned.ledger.opportunity,
         )
 
@@ -109,7 +111,7 @@ class Monitored:
     def figures(self) -> dict[str, float]:
         """Return what the policy has found, by name, such as the weight of BSFL; often nothing."""
         size = self.cohort_size
-        context = self._context(self.t, NOBODY, size, size)
+        context = self._context(self.t, NOBODY, size, size, self._clients.roster())
         found: dict[str, Any] = figures_of(self.policy, self._learned.state, context)
         return {name: float(value) for name, value in found.items()}
 

@@ -5,7 +5,7 @@ import pytest
 
 from bsfl import BSFL, Genie, Lognormal, Oort, Pace, Pisces, Scheduler, TiFL, UniformRandom
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.outstanding import MOST_AWAITED, Outstanding
+from bsfl.scheduling.outstanding import MOST_AWAITED, Outstanding
 from bsfl.state import leaves
 
 IDS = [f"phone-{i}" for i in range(12)]

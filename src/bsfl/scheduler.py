@@ -11,14 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks
-from bsfl.answers import judged, report_of
-from bsfl.clients import ClientId, ClientTable
 from bsfl.errors import InvalidInput, NotSelected
-from bsfl.last_round import LastRound
-from bsfl.learned import Learned
 from bsfl.monitor.events import Events, JournalLike, OnRound
 from bsfl.monitor.monitored import Monitored
-from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite, choose_enough
 from bsfl.policies import Pace, Policy
 from bsfl.policies.base import check_places
@@ -28,8 +23,13 @@ from bsfl.requirements import needs_of
 from bsfl.saving import statefile
 from bsfl.saving.saves import Saves
 from bsfl.saving.snapshot import LARGEST_SEED, Snapshot, restored_snapshot
+from bsfl.scheduling.answers import judged, report_of
+from bsfl.scheduling.clients import ClientId, ClientTable
+from bsfl.scheduling.last_round import LastRound
+from bsfl.scheduling.learned import Learned
+from bsfl.scheduling.outstanding import Outstanding
+from bsfl.scheduling.threads import ThreadLock, locked
 from bsfl.state import State
-from bsfl.threads import ThreadLock, locked
 
 _LOG = logging.getLogger("bsfl")
 SWEEPS = 10

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bsfl import BSFL, Lognormal, Oort, Pace, Scheduler, outstanding
+from bsfl import BSFL, Lognormal, Oort, Pace, Scheduler
 from bsfl.records import Observation
+from bsfl.scheduling import outstanding
 
 N_ONCE, N_ONCE_FEW = 1_000_000, 3_000
 """Clients that come once."""

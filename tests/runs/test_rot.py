@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from bsfl import sealed
 from bsfl.analysis.summary import summarise
 from bsfl.errors import InvalidInput
+from bsfl.files import sealed
 from bsfl.report import scenario_findings
 from bsfl.runs import open_results, read_manifest, run_scenario
 from small_scenario import parse

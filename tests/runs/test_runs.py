@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bsfl import sealed
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import summarise
 from bsfl.analysis.tables import summary_table
 from bsfl.cli.findings import drawn
 from bsfl.errors import InvalidInput
 from bsfl.fairness import gini
+from bsfl.files import sealed
 from bsfl.report import scenario_findings
 from bsfl.runs import Results, open_results, read_manifest, run_scenario
 from bsfl.runs import run as runner

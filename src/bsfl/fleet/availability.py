@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks, npy
+from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.files import npy
 from bsfl.records import BoolArray, Rng
 
 MAX_CELLS = 100_000_000

@@ -12,10 +12,10 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.last_round import LastRound
 from bsfl.monitor.journal import Entry, Journal
 from bsfl.monitor.words import seconds
 from bsfl.records import OUTCOMES, FloatArray, Report, RoundRecord
+from bsfl.scheduling.last_round import LastRound
 from bsfl.solvers.choice import Choice
 
 WEIGHED, DECIMALS = 20, 4

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.clients import ClientTable
 from bsfl.estimation.ledger import Ledger
 from bsfl.extras import data_frame
 from bsfl.fairness import gini
-from bsfl.last_round import LastRound
 from bsfl.monitor.words import figure, named, seconds
-from bsfl.outstanding import Outstanding
 from bsfl.records import BoolArray, FloatArray
+from bsfl.scheduling.clients import ClientTable
+from bsfl.scheduling.last_round import LastRound
+from bsfl.scheduling.outstanding import Outstanding
 from bsfl.state import take_over
 
 SHOWN = 3

@@ -3,18 +3,18 @@
 import math
 from typing import Any
 
-from bsfl.clients import ClientId, ClientTable
-from bsfl.last_round import LastRound
-from bsfl.learned import Learned
 from bsfl.monitor import inspect
 from bsfl.monitor.events import Events, JournalLike
 from bsfl.monitor.explain import Explanation, explain
 from bsfl.monitor.inspect import ClientRows
-from bsfl.outstanding import Outstanding
 from bsfl.policies import Policy
 from bsfl.policies.base import figures_of
 from bsfl.records import NOBODY, IntArray, Report, Roster, RoundContext, RoundRecord
-from bsfl.threads import ThreadLock, locked
+from bsfl.scheduling.clients import ClientId, ClientTable
+from bsfl.scheduling.last_round import LastRound
+from bsfl.scheduling.learned import Learned
+from bsfl.scheduling.outstanding import Outstanding
+from bsfl.scheduling.threads import ThreadLock, locked
 
 
 class Monitored:

@@ -5,10 +5,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.records import LATENCY_RANGE
 from bsfl.rounds.plan import Clock
+from bsfl.scheduling.clients import ClientId
 
 Token = TypeVar("Token", bound=Hashable)
 """What an answer is recognised by: the id of a message, a future, whatever the caller likes."""

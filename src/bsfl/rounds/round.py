@@ -6,9 +6,9 @@ It reads no clock.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bsfl.clients import ClientId
 from bsfl.records import Outcome
 from bsfl.rounds.plan import RoundPlan
+from bsfl.scheduling.clients import ClientId
 
 
 @dataclass(slots=True, eq=False)

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic
 
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.records import Observation, Outcome
 from bsfl.rounds.invitations import Invitation, Invitations, Token
 from bsfl.rounds.plan import SYSTEM, Clock, RoundPlan, pause_s
 from bsfl.rounds.round import ClosedRound, Round
 from bsfl.scheduler import Scheduler
+from bsfl.scheduling.clients import ClientId
 
 
 class Rounds(Generic[Token]):

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks, sealed
+from bsfl import checks
 from bsfl.errors import InvalidInput
 from bsfl.extras import data_frame
+from bsfl.files import sealed
 from bsfl.records import FloatArray, IntArray
 from bsfl.rounds import BufferPlan
 from bsfl.runs.run_file import PLACES, Records, RunFile, Versions, versions_now

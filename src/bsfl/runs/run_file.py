@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 import bsfl
-from bsfl import sealed
 from bsfl.errors import InvalidInput
-from bsfl.files import lock, replace_file
+from bsfl.files import lock, replace_file, sealed
 from bsfl.records import RoundRecord
 from bsfl.scenario import Scenario
 

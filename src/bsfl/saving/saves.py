@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from bsfl.clients import id_arrays
 from bsfl.saving import statefile
 from bsfl.saving.background import BackgroundWriter
 from bsfl.saving.snapshot import Snapshot
+from bsfl.scheduling.clients import id_arrays
 
 
 class Saves:

@@ -16,12 +16,8 @@ from typing import Any
 import numpy as np
 
 from bsfl import checks
-from bsfl.clients import ClientTable, ids_of
 from bsfl.errors import CorruptFile, InvalidInput, NotAStateFile
 from bsfl.estimation.ledger import Ledger
-from bsfl.last_round import LastRound
-from bsfl.learned import Learned
-from bsfl.outstanding import Outstanding
 from bsfl.over_selection import Invite, check_invite
 from bsfl.policies import Policy
 from bsfl.policies.base import check_places
@@ -40,6 +36,10 @@ from bsfl.records import (
 from bsfl.saving.migrations import SCHEMA, Header, migrated
 from bsfl.saving.saved_policy import described, policy_of
 from bsfl.saving.statefile import Arrays
+from bsfl.scheduling.clients import ClientTable, ids_of
+from bsfl.scheduling.last_round import LastRound
+from bsfl.scheduling.learned import Learned
+from bsfl.scheduling.outstanding import Outstanding
 from bsfl.solvers import TooManyCohorts
 from bsfl.state import MOST_ROUNDS, leaves, restored
 

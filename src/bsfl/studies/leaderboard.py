@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bsfl import checks, sealed
+from bsfl import checks
 from bsfl.analysis.summary import Summary, summarise
 from bsfl.analysis.tables import summary_table, winners_table
 from bsfl.analysis.target import at_the_end, find_target, time_to
@@ -22,6 +22,7 @@ from bsfl.analysis.verdict import overall
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel
 from bsfl.fairness import gini
+from bsfl.files import sealed
 from bsfl.policies import POLICIES
 from bsfl.report import Findings
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from flwr.app import Message
 
-from bsfl.clients import ClientId
 from bsfl.integrations.flower.federation import Evaluations, Limits
 from bsfl.integrations.flower.nodes import Nodes
 from bsfl.integrations.flower.summary import VersionSummary
 from bsfl.integrations.flower.wire import Wire
 from bsfl.records import Observation
 from bsfl.rounds import Buffer, BufferPlan, Clock, Invitation, Invitations, pause_s
+from bsfl.scheduling.clients import ClientId
 
 Write = Callable[[list[int]], list[Message]]
 """Returns messages that train some nodes on the model as it is now."""

@@ -10,7 +10,6 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strategy
 
 from bsfl import checks
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.around import (
     StrategyAround,
@@ -28,6 +27,7 @@ from bsfl.integrations.flower.summary import Participation, VersionSummary, part
 from bsfl.integrations.flower.versions import Versions
 from bsfl.rounds import SYSTEM, Buffer, BufferPlan, Clock, Invitations
 from bsfl.scheduler import Scheduler
+from bsfl.scheduling.clients import ClientId
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.serverapp import Grid
 
-from bsfl.clients import ClientId
 from bsfl.integrations.flower.identity import (
     AUTO,
     NODE_ID,
@@ -17,6 +16,7 @@ from bsfl.integrations.flower.identity import (
 )
 from bsfl.integrations.flower.questions import Questions
 from bsfl.rounds import Clock
+from bsfl.scheduling.clients import ClientId
 
 if TYPE_CHECKING:  # where it lives is Flower's own business
     from flwr.proto.node_pb2 import NodeInfo

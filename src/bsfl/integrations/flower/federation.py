@@ -8,7 +8,6 @@ from flwr.app import DEFAULT_TTL, Message
 from flwr.serverapp import Grid
 
 from bsfl import checks
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.nodes import Nodes
@@ -17,6 +16,7 @@ from bsfl.integrations.flower.wire import Wire
 from bsfl.records import Observation
 from bsfl.rounds import Clock, RoundPlan, Rounds, pause_s
 from bsfl.rounds.round import names
+from bsfl.scheduling.clients import ClientId
 
 _LOG = logging.getLogger("flwr")
 

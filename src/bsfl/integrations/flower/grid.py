@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import DEFAULT_TTL, Message
 from flwr.serverapp import Grid
 
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.rounds import Clock, pause_s
+from bsfl.scheduling.clients import ClientId
 
 if TYPE_CHECKING:  # where these live is Flower's own business
     from flwr.proto.node_pb2 import NodeInfo

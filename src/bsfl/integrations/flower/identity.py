@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Message, MetricRecord
 
-from bsfl.clients import ClientId, clean_id
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import held
+from bsfl.scheduling.clients import ClientId, clean_id
 
 if TYPE_CHECKING:  # where it lives is Flower's own business
     from flwr.proto.node_pb2 import NodeInfo

@@ -11,7 +11,6 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from bsfl import checks
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.checkpoint import StateFile
 from bsfl.integrations.flower.federation import Federation
@@ -19,6 +18,7 @@ from bsfl.integrations.flower.options import Options
 from bsfl.integrations.flower.summary import RoundSummary
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
+from bsfl.scheduling.clients import ClientId
 
 _LOG = logging.getLogger("flwr")
 

@@ -9,12 +9,12 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from bsfl.clients import ClientId
 from bsfl.errors import NotEnoughClients
 from bsfl.integrations.flower.directory import Directory
 from bsfl.integrations.flower.identity import is_node_id, told_name
 from bsfl.rounds import Clock, pause_s
 from bsfl.scheduler import Scheduler
+from bsfl.scheduling.clients import ClientId
 
 Eligible = Callable[[Any], bool]
 """Whether a node may train; gets what the SuperLink knows of it (`NodeInfo`)."""

@@ -9,7 +9,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedXgbCyclic, Result, Strategy
 
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.around import (
     PRIVACY_REASON,
@@ -36,6 +35,7 @@ from bsfl.monitor.events import JournalLike
 from bsfl.over_selection import Invite
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
+from bsfl.scheduling.clients import ClientId
 
 HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 

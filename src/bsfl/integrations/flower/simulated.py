@@ -12,11 +12,11 @@ from typing import Any
 from flwr.app import Message
 
 from bsfl import checks
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.wire import REPORTED_KEY, metric
 from bsfl.randomness import stream
 from bsfl.records import LATENCY_RANGE
+from bsfl.scheduling.clients import ClientId
 
 Fleet = Mapping[str, Sequence[float]]
 Seconds = Callable[[ClientId, Message, int], float]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from flwr.app import MetricRecord
 
-from bsfl.clients import ClientId
 from bsfl.rounds import ClosedRound
+from bsfl.scheduling.clients import ClientId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from bsfl import checks
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import MOST_SAMPLES, ContentCheck, held, number
 from bsfl.records import LATENCY_RANGE, Observation, Outcome
+from bsfl.scheduling.clients import ClientId
 
 _LOG = logging.getLogger("flwr")
 

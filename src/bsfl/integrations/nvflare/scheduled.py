@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bsfl.clients import ClientId
 from bsfl.errors import FileInUse, InvalidInput
 from bsfl.policies import make_policy
 from bsfl.records import Observation, Outcome
 from bsfl.rounds import SYSTEM, Clock, ClosedRound, RoundPlan, Rounds
 from bsfl.scheduler import Scheduler
+from bsfl.scheduling.clients import ClientId
 
 Token = tuple[str, int]
 """A site and the round that it was invited to."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import npy
 from bsfl.errors import InvalidInput, UnreadableData
+from bsfl.files import npy
 
 ByteArray = npt.NDArray[np.uint8]
 Arrays = dict[str, ByteArray]

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import npy
 from bsfl.errors import InvalidInput
+from bsfl.files import npy
 from bsfl.randomness import stream
 from bsfl.records import IntArray
 

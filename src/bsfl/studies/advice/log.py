@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from bsfl import checks
-from bsfl.clients import ClientId, clean_id
 from bsfl.errors import InvalidInput
 from bsfl.fleet.resampled import Believed, believe
 from bsfl.fleet.traces import MAX_ROWS, quoted
@@ -28,6 +27,7 @@ from bsfl.records import (
     FloatArray,
     IntArray,
 )
+from bsfl.scheduling.clients import ClientId, clean_id
 from bsfl.studies.advice.columns import Columns, Row, read_csv
 
 MOST_CELLS = 100_000_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bsfl.errors import InvalidInput
-from bsfl.files import replace_file
+from bsfl.files.atomic import replace_file
 
 FORMAT = 2
 """1: without checksum, and without this number."""

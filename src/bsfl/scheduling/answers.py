@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from bsfl import checks
-from bsfl.clients import ClientId
 from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray, IntArray, Observation, Report, Roster
 from bsfl.requirements import Needs, judge
+from bsfl.scheduling.clients import ClientId
 
 ByRound = dict[int, dict[int, Observation]]
 """What clients showed, by dense index, by the round that they were asked in."""

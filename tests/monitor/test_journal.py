@@ -17,6 +17,7 @@ import pytest
 from bsfl import Observation, Pace, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput
 from bsfl.monitor import Journal, read_journal
+from bsfl.monitor.journal import under_way
 
 pytestmark = [  # children here run nothing that has threads, whatever other tests have imported
     pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),
@@ -84,6 +85,51 @@ def test_late_answers_have_lines_of_their_own(path):
     }  # fmt: skip
     assert lines[2]["outcome"] == [None, None, None]
     assert lines[3]["client"] == d
+
+
+def test_the_round_under_way_tells_for_whom_it_waits(path):
+    scheduler = Scheduler(UniformRandom(), cohort_size=3, invite=1.3, journal=path)
+    cohort = scheduler.select([f"phone-{k}" for k in range(9)])
+    shown = under_way(path)
+    assert abs(shown.pop("time") - time.time()) < 60
+    assert shown == {
+        "kind": "under way", "t": 1, "invited": 4, "enough": 3, "n_waits_for": 4, "waits_for": cohort,
+    }  # fmt: skip
+    scheduler.observe({cohort[1]: 2.0})
+    scheduler.observe({cohort[3]: Observation(outcome="failed")})
+    assert under_way(path)["waits_for"] == [cohort[0], cohort[2]]
+    assert list(read_journal(path)) == []
+
+
+def test_of_a_large_cohort_under_way_some_are_named(path):
+    Scheduler(UniformRandom(), cohort_size=250, journal=path).select(range(300))
+    shown = under_way(path)
+    assert (shown["n_waits_for"], len(shown["waits_for"])) == (250, 100)
+
+
+def _link(now, elsewhere):
+    now.symlink_to(elsewhere)
+
+
+def _pipe(now, elsewhere):
+    os.mkfifo(now)
+
+
+def _folder(now, elsewhere):
+    now.mkdir()
+
+
+@pytest.mark.parametrize("plant", [_link, _pipe, _folder])
+def test_what_is_planted_beside_a_journal_is_not_written_to_and_holds_nobody_up(
+    plant, path, tmp_path, caplog
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    plant(path.with_name("rounds.jsonl.now"), elsewhere)
+    play(Scheduler(UniformRandom(), cohort_size=2, journal=path), 3)
+    assert elsewhere.read_text() == "mine"
+    assert len(list(read_journal(path))) == 3
+    assert len([r for r in caplog.records if "rounds.jsonl.now" in r.message]) == 1
 
 
 def test_ids_of_the_available_if_asked(path):
@@ -167,7 +213,7 @@ def test_a_full_file_becomes_an_older_one(path):
     )
     play(scheduler, 40)
     files = sorted(p.name for p in path.parent.iterdir())
-    assert files == ["rounds.jsonl", "rounds.jsonl.1", "rounds.jsonl.2"]
+    assert files == ["rounds.jsonl", "rounds.jsonl.1", "rounds.jsonl.2", "rounds.jsonl.now"]
     assert all(p.stat().st_size <= 1000 for p in path.parent.iterdir())
     rounds = [line["t"] for line in read_journal(path)]
     assert rounds == list(range(rounds[0], 41)), "the newest, in order"

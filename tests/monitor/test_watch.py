@@ -1,5 +1,6 @@
 """bsfl watch: sums of a journal as it grows, and a page that no id and no other site can abuse."""
 
+import html
 import json
 import time
 import urllib.error
@@ -84,6 +85,29 @@ def test_availability_is_counted_by_hour_of_the_day():
     assert "the last 7 s ago" in text
     assert "Nothing new for" not in text
     assert "Nothing new for 3 min" in journal_page("x", sums, now=noon + 86400 + 180)
+
+
+def test_the_page_tells_for_whom_the_round_under_way_waits(path):
+    scheduler = Scheduler(UniformRandom(), cohort_size=3, journal=path)
+    follower = Follower(path)
+    a, b, c = scheduler.select(["ann", "bob", "<b>cem</b>"])
+    scheduler.observe({a: 2.0})
+    sums = follower.update()
+    text = journal_page("x", sums, now=sums.waiting.since + 34)
+    waited = html.escape(f"it waits for {b}, {c}.", quote=False)
+    assert f"Round 1 has been under way for 34 s: 1 of 3 have answered, {waited}" in text
+    scheduler.observe({b: 2.0, c: 3.0})
+    assert follower.update().waiting is None, "it is over"
+    scheduler.select()
+    assert follower.update().waiting.t == 2
+
+
+@pytest.mark.parametrize("wrong", [b"", b"{", b"[]", b"{}", b'{"t": 1}', b'{"t": "x", "time": []}'])
+def test_what_is_no_round_under_way_is_passed_over(wrong, path):
+    play = Scheduler(UniformRandom(), cohort_size=2, journal=path)
+    play.observe(dict.fromkeys(play.select(range(4)), 1.0))
+    path.with_name("rounds.jsonl.now").write_bytes(wrong)
+    assert Follower(path).update().waiting is None
 
 
 def test_who_comes_after_the_end_costs_no_second():

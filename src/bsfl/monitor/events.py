@@ -15,11 +15,14 @@ from bsfl.errors import InvalidInput
 from bsfl.monitor.journal import Entry, Journal
 from bsfl.monitor.words import seconds
 from bsfl.records import OUTCOMES, FloatArray, Report, RoundRecord
-from bsfl.scheduling.last_round import LastRound
+from bsfl.scheduling.last_round import AWAITED, LastRound
 from bsfl.solvers.choice import Choice
 
 WEIGHED, DECIMALS = 20, 4
 """How many of a cohort, the slowest first, are written with what they were weighed by, and how."""
+
+NAMED = 100
+"""How many of those that a round waits for are named while it is under way."""
 
 _LOG = logging.getLogger("bsfl")
 
@@ -49,6 +52,7 @@ class Events:
         self._callbacks: list[OnRound] = callbacks
         self._failed: set[str] = set()
         self._begun: Entry = {}
+        self._since = 0.0
 
     def __reduce__(self) -> tuple[type["Events"], tuple[()]]:
         return Events, ()
@@ -63,14 +67,36 @@ class Events:
         return bool(self._journal or self._callbacks) or _LOG.isEnabledFor(logging.INFO)
 
     def begun(self, last: LastRound, choice: Choice | None, ids: list[Any]) -> None:
-        """Remember what a cohort was weighed by and, where asked for, who was available."""
+        """Tell that a round is under way.
+
+        Remember what its cohort was weighed by and, where asked for, who was available.
+        """
         self._begun = {}
         if self._journal is None or choice is None:
             return
+        self._since = time.time()
+        self.waits(last, ids)
         if choice.unit != "value" and np.array_equal(choice.cohort, last.cohort):
             self._begun = _why(choice, ids)
         if self._journal.lists_available:
             self._begun["available_ids"] = [ids[k] for k in choice.available.tolist()]
+
+    def waits(self, last: LastRound, ids: list[Any]) -> None:
+        """Tell for whom the round that is under way waits."""
+        if self._journal is None:
+            return
+        waits_for = last.cohort[last.outcome == AWAITED]
+        self._journal.show(
+            {
+                "kind": "under way",
+                "t": last.t,
+                "time": self._since,
+                "invited": len(last.cohort),
+                "enough": last.enough,
+                "n_waits_for": len(waits_for),
+                "waits_for": [ids[k] for k in waits_for[:NAMED].tolist()],
+            }
+        )
 
     def round(
         self, last: LastRound, ids: list[Any], figures: Callable[[], dict[str, float]]

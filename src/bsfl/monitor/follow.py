@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bsfl.fairness import gini
-from bsfl.monitor.journal import Entry, entry_of, journal_files
+from bsfl.monitor.journal import Entry, entry_of, journal_files, under_way
 
 LAST_ROUNDS, LAST_COHORTS = 300, 10
 """Rounds whose times are kept, and cohorts that are."""
@@ -84,6 +84,31 @@ class PastRound:
     n_ok: int
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A round that is under way: its number, since when, how many have answered, who has not.
+
+    Of `n_waits_for` clients that have not, some are named.
+    """
+
+    t: int
+    since: float
+    n_invited: int
+    n_waits_for: int
+    waits_for: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, entry: Entry | None) -> "Waiting | None":
+        """Return what NAME.now tells; None if that is nothing, or not as we write it."""
+        if entry is None:
+            return None
+        try:
+            numbers = int(entry["t"]), float(entry["time"]), int(entry["invited"])
+            return cls(*numbers, int(entry["n_waits_for"]), tuple(entry["waits_for"]))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+
+
 @dataclass(slots=True)
 class Followed:
     """Sums over the entries of a journal so far.
@@ -97,6 +122,7 @@ class Followed:
         n_available, n_by_hour: Clients that were available, and rounds, by hour of the day where
             this runs.
         ended: When the last round was over, in seconds since 1970; None: that is not known.
+        waiting: The round that is under way and for whom it waits; None: none is known of.
     """
 
     clients: dict[Any, ClientSums] = field(default_factory=dict)
@@ -108,6 +134,7 @@ class Followed:
     n_available: list[int] = field(default_factory=lambda: [0] * HOURS)
     n_by_hour: list[int] = field(default_factory=lambda: [0] * HOURS)
     ended: float | None = None
+    waiting: Waiting | None = None
 
     def add(self, entry: Entry) -> None:
         """Take in an entry; one that is not as we write them is passed over."""
@@ -189,4 +216,7 @@ class Follower:
                     self._offset += len(line)
                     if (entry := entry_of(line)) is not None:
                         self.sums.add(entry)
+        waiting = Waiting.of(under_way(self.path))
+        is_over = waiting is not None and waiting.since < (self.sums.ended or 0.0)
+        self.sums.waiting = None if is_over else waiting
         return self.sums

@@ -3,6 +3,8 @@
 Lines are appended with one write each and never changed. Killing the program loses nothing that was
 written; a line that a full disk or a dead machine has cut short is removed when the file is opened
 again, and passed over by the reader. A journal that cannot be written never stops a round.
+
+Beside it NAME.now tells of the round that is under way; it holds one line, which is replaced.
 """
 
 import errno
@@ -23,6 +25,15 @@ BLOCK = 2**16
 """Bytes that are looked at in one bite for the end of the last whole line."""
 START = b'{"kind":'
 """How every line begins, so that no other file is taken for a journal."""
+
+_PLAIN_FILE = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_TRUNC
+    | getattr(os, "O_NOFOLLOW", 0)  # nobody's link leads us to another file,
+    | getattr(os, "O_NONBLOCK", 0)  # and no pipe holds us up
+    | getattr(os, "O_CLOEXEC", 0)
+)
 
 Entry = dict[str, Any]
 
@@ -52,6 +63,7 @@ class Journal:
         self.lists_available = lists_available
         self._file: int | None = None
         self._n_lost = 0
+        self._is_shown = True
         self._open()
 
     def write(self, entry: Entry) -> None:
@@ -66,6 +78,19 @@ class Journal:
             if self._n_lost == 1:
                 _LOG.error("%s cannot be written, rounds go on without it: %s", self.path, error)
             self.close()
+
+    def show(self, entry: Entry) -> None:
+        """Tell of the round that is under way in NAME.now; if that fails, go on without it."""
+        try:
+            file = os.open(_now(self.path), _PLAIN_FILE, 0o666)
+            try:
+                os.write(file, _line(entry))
+            finally:
+                os.close(file)
+        except (OSError, ValueError, TypeError) as error:
+            if self._is_shown:
+                _LOG.warning("%s cannot be written: %s", _now(self.path), error)
+            self._is_shown = False
 
     def close(self) -> None:
         """Let go of the file; the next entry opens it again."""
@@ -142,6 +167,20 @@ def journal_files(path: str | os.PathLike[str]) -> list[Path]:
     if path.exists() or not files:  # a program may die when the full file has just been moved
         files.append(path)
     return files
+
+
+def under_way(path: str | os.PathLike[str]) -> Entry | None:
+    """Return what is told of the round that is under way; None: nothing, or it is being written."""
+    now = _now(Path(path))
+    try:
+        line = now.read_bytes() if now.is_file() else b""
+    except OSError:
+        return None
+    return entry_of(line)
+
+
+def _now(path: Path) -> Path:
+    return path.with_name(f"{path.name}.now")
 
 
 def _rotated(path: Path, number: int) -> Path:

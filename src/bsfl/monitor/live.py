@@ -1,7 +1,7 @@
 """The live page: what a journal says so far, the most pressing first."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from itertools import pairwise
 from typing import Any
@@ -59,7 +59,7 @@ def journal_page(title: str, sums: Followed, wanted: str = "", now: float | None
     }
     body = _search(sums, wanted) + _facts(sums, now)
     body += "".join(f"<h2>{text(question)}</h2>{part}" for question, part in sections.items())
-    verdict = [_verdict(sums), *_overdue(sums, now)]
+    verdict = [_verdict(sums), *_under_way(sums, now)]
     return page(title, body, verdict=verdict, scripts=[asset("live.js")], is_live=True)
 
 
@@ -80,14 +80,21 @@ def _verdict(sums: Followed) -> str:
     return f"{words}."
 
 
-def _names(clients: Iterable[Any], most: int = 3) -> str:
-    known = [f"client {x}" if f"{x}".isdecimal() else named(x) for x in clients]
-    more = f" and {len(known) - most:,} more" if len(known) > most else ""
-    return ", ".join(known[:most]) + more
+def _names(clients: Sequence[Any], n: int | None = None, most: int = 3) -> str:
+    """Return the first of n clients by name; None: of all that are given."""
+    known = [f"client {x}" if f"{x}".isdecimal() else named(x) for x in clients[:most]]
+    more = (len(clients) if n is None else n) - len(known)
+    return ", ".join(known) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _overdue(sums: Followed, now: float) -> list[str]:
-    """Return that the round under way takes long, if it does; a journal has those that are over."""
+def _under_way(sums: Followed, now: float) -> list[str]:
+    """Return for whom the round under way waits; that nothing is new, if it is not known of."""
+    if (one := sums.waiting) is not None:
+        return [
+            f"Round {one.t:,} has been under way for {_ago(now - one.since)}: "
+            f"{one.n_invited - one.n_waits_for:,} of {one.n_invited:,} have answered, it waits for "
+            f"{_names(one.waits_for, one.n_waits_for)}."
+        ]
     if sums.ended is None or not sums.n_rounds:
         return []
     usual, since = sums.total_s / sums.n_rounds, now - sums.ended

@@ -130,8 +130,12 @@ class Monitored:
                 last.hear(report)
             if last is None or not is_last or last.is_told:
                 self._events.late(t, report, self._clients.ids)
-        if last is not None and last.is_over:
+        if last is None or last.is_told:
+            return
+        if last.is_over:
             self._tell()
+        elif reports:
+            self._events.waits(last, self._clients.ids)
 
     def _tell(self) -> None:
         """Tell of the last round, once: it is over when enough have answered or the next begins."""

@@ -99,7 +99,11 @@ def test_the_page_tells_for_whom_the_round_under_way_waits(path):
     scheduler.observe({b: 2.0, c: 3.0})
     assert follower.update().waiting is None, "it is over"
     scheduler.select()
-    assert follower.update().waiting.t == 2
+    sums = follower.update()
+    assert sums.waiting.t == 2
+    for waited_s, is_first in ((9, False), (11, True)):  # a round takes 3 s
+        text = journal_page("x", sums, now=sums.waiting.since + waited_s)
+        assert (text.index("Round 2 has been") < text.index("Rounds take 3 s")) == is_first
 
 
 @pytest.mark.parametrize("wrong", [b"", b"{", b"[]", b"{}", b'{"t": 1}', b'{"t": "x", "time": []}'])

@@ -185,6 +185,11 @@ class Followed:
             sums.lost_s += (longest - second) / len(last)
         return tuple(last)
 
+    @property
+    def mean_s(self) -> float | None:
+        """Mean duration of all rounds; None before the first."""
+        return self.total_s / self.n_rounds if self.n_rounds else None
+
     def evenness(self) -> float:
         """Return the Gini coefficient of the answers of all clients that were ever invited."""
         return gini(np.array([one.n_ok for one in self.clients.values()] or [0]))

@@ -60,6 +60,8 @@ def journal_page(title: str, sums: Followed, wanted: str = "", now: float | None
     body = _search(sums, wanted) + _facts(sums, now)
     body += "".join(f"<h2>{text(question)}</h2>{part}" for question, part in sections.items())
     verdict = [_verdict(sums), *_under_way(sums, now)]
+    if sums.waiting is not None and _is_long(sums, now - sums.waiting.since):
+        verdict.reverse()  # the most pressing first
     return page(title, body, verdict=verdict, scripts=[asset("live.js")], is_live=True)
 
 
@@ -95,15 +97,17 @@ def _under_way(sums: Followed, now: float) -> list[str]:
             f"{one.n_invited - one.n_waits_for:,} of {one.n_invited:,} have answered, it waits for "
             f"{_names(one.waits_for, one.n_waits_for)}."
         ]
-    if sums.ended is None or not sums.n_rounds:
-        return []
-    usual, since = sums.total_s / sums.n_rounds, now - sums.ended
-    if since < max(OVERDUE * usual, 10.0):
+    if sums.ended is None or not _is_long(sums, since := now - sums.ended):
         return []
     return [
-        f"Nothing new for {_ago(since)}, where a round takes {seconds(usual)}: "
+        f"Nothing new for {_ago(since)}, where a round takes {seconds(sums.mean_s)}: "
         "one takes long, or training is over."
     ]
+
+
+def _is_long(sums: Followed, span_s: float) -> bool:
+    """Return whether a span of time is much longer than a round."""
+    return sums.mean_s is not None and span_s >= max(OVERDUE * sums.mean_s, 10.0)
 
 
 def _ago(span_s: float) -> str:
@@ -119,12 +123,11 @@ def _ago(span_s: float) -> str:
 
 
 def _facts(sums: Followed, now: float) -> Markup:
-    mean = sums.total_s / sums.n_rounds if sums.n_rounds else None
     worst = max(sums.clients.items(), key=lambda item: item[1].lost_s, default=None)
     ended = "" if sums.ended is None else f"the last {_ago(now - sums.ended)} ago"
     known = [
         ("rounds", f"{sums.n_rounds:,}", ended),
-        ("mean round", seconds(mean), "over all rounds"),
+        ("mean round", seconds(sums.mean_s), "over all rounds"),
         ("clients invited", f"{len(sums.clients):,}", "at least once"),
         ("Gini of answers", f"{sums.evenness():.2f}", "0: all equal, near 1: a few do all"),
     ]

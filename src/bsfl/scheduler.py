@@ -173,7 +173,7 @@ class Scheduler(Monitored):
         """
         check_places(self.policy)
         kept = np.ones(len(self._clients), dtype=bool)
-        kept[[self._clients.index_of(client) for client in self._clients.clean(clients)]] = False
+        kept[self._clients.indices_of(clients)] = False
         self._keep(kept)
 
     @locked
@@ -294,8 +294,7 @@ class Scheduler(Monitored):
         if clients is None:
             self._awaited.drop(self._awaited)
         else:
-            named = self._clients.clean(clients)
-            self._awaited.drop([self._clients.index_of(client) for client in named])
+            self._awaited.drop(self._clients.indices_of(clients).tolist())
 
     def _owed(self, client: ClientId) -> tuple[int, int]:
         """Return the index of a client that owes an answer, and the oldest round it owes it to."""

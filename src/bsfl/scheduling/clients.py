@@ -84,6 +84,10 @@ class ClientTable:
             raise UnknownClient(f"unknown client {checks.short(client)}; it never joined the fleet")
         return index
 
+    def indices_of(self, clients: Iterable[ClientId]) -> IntArray:
+        """Return the indices of distinct clients that are known."""
+        return np.array([self.index_of(client) for client in self.clean(clients)], dtype=np.int64)
+
     def clean(self, clients: Iterable[ClientId]) -> list[Any]:
         """Return ids after checking that they are distinct and all str or all int."""
         ids = [clean_id(client) for client in _collection(clients)]
@@ -146,7 +150,7 @@ class ClientTable:
         self._roster = joined.roster
 
     def leave(self, clients: Iterable[ClientId], *, t: int) -> None:
-        where = np.array([self.index_of(client) for client in self.clean(clients)], dtype=np.int64)
+        where = self.indices_of(clients)
         gone = where[self.column("member")[where]]
         self.column("member")[gone] = False
         self.column("left")[gone] = t

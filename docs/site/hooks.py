@@ -5,6 +5,7 @@
 - `policies/*` in the navigation stands for the pages of that folder.
 - Formulas become MathML when the site is built: no script, no font, nothing to fetch.
 - Each tutorial can be had as a notebook.
+- The search takes a word with a hyphen for a word in a question, too.
 """
 
 import html
@@ -48,6 +49,9 @@ REFERENCE = {
     "src/bsfl/records.py": "reference/records.md#bsfl.",
 }
 """Where the reference describes what a source file holds; the link's text, a name, follows."""
+
+HYPHENS = "QueryLexer.termSeparator=t.tokenizer.separator"
+"""Where the search worker cuts a question at hyphens, whatever separator the index has."""
 
 MARKS = re.compile(r"^```python .*$", re.MULTILINE)  # what tests are told of a snippet
 LINK = re.compile(r"\[((?:[^][]|\[[^]]*\])*)\]\((?!https?://|mailto:|#)([^)#\s]*)(#[^)\s]*)?\)")
@@ -173,3 +177,11 @@ def mathml(match):
     if unknown := re.search(r">\\[A-Za-z]+", made):
         raise PluginError(f"no MathML for {unknown[0][1:]} in {latex}")
     return made
+
+
+def on_post_build(config):
+    for path in Path(config.site_dir, "assets/javascripts/workers").glob("search.*.js"):
+        script = path.read_text("utf-8")
+        if HYPHENS not in script:
+            raise PluginError(f"{path.name} has no {HYPHENS}: see how it cuts a question now")
+        path.write_text(script.replace(HYPHENS, r"QueryLexer.termSeparator=/\s+/"), "utf-8")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bsfl.runs import progress
-from bsfl.runs.progress import Lines, Live, Meter, watch
+from bsfl.runs.progress import Cell, Lines, Live, Meter, watch
 
 
 class Grid:
@@ -110,6 +110,27 @@ def test_on_a_terminal_one_line_is_written_over_itself(monkeypatch):
     first, second = stream.getvalue().split("\r")[1:]
     assert first == meter.text()[:39], "cut to the width of the terminal"
     assert second == f"{'4 runs in 40 s':<{len(first)}}\n"
+
+
+def test_in_a_notebook_one_output_is_replaced():
+    shown = []
+
+    class Output:
+        def update(self, data, *, raw):
+            assert raw
+            shown[-1] = data["text/plain"]
+
+    def display(data, *, raw, display_id):
+        assert (raw, display_id) == (True, True)
+        shown.append(data["text/plain"])
+        return Output()
+
+    grid = Grid({"a": 10.0, "b": 10.0}, 2, workers=1)
+    cell, meter = Cell(display), followed(grid, 15.0, step_s=1.0)
+    cell.show(meter)
+    assert shown == [meter.text().strip()]
+    cell.end("4 runs in 40 s")
+    assert shown == ["4 runs in 40 s"]
 
 
 def test_nothing_is_said_where_nothing_is_missing(capsys):

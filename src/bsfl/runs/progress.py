@@ -1,5 +1,6 @@
 """How far many runs are, and how long the rest will take, while other processes write them."""
 
+import importlib
 import shutil
 import sys
 import threading
@@ -221,6 +222,25 @@ class Live:
         self.width = len(line)
 
 
+class Cell:
+    """An output of a notebook that is replaced, in a browser and where the notebook is run without.
+
+    Args:
+        display: IPython's function of this name.
+    """
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self.output = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def show(self, meter: Meter) -> None:
+        """Replace the output."""
+        self.end(meter.text().strip())
+
+    def end(self, last: str) -> None:
+        """Leave a last word, or nothing."""
+        self.output.update({"text/plain": last}, raw=True)
+
+
 class Lines:
     """A plain line for every tenth of the work, for logs and files."""
 
@@ -241,9 +261,9 @@ class Lines:
             self.stream.flush()
 
 
-def _screen() -> Live | Lines:
+def _screen() -> Cell | Live | Lines:
     """Return where progress is drawn: a notebook, a terminal, or plain lines."""
     shell: Any = sys.modules.get("IPython")
     if shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
-        return Live(sys.stdout)
+        return Cell(importlib.import_module("IPython.display").display)
     return Live(sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr)

@@ -2,6 +2,8 @@
 
 import re
 from importlib import resources
+from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +57,11 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
     name = name or usual
     pattern = r"[A-Za-z][\w-]*" if what == "scenario" else r"[A-Za-z]\w*"
     if not re.fullmatch(pattern, name, re.ASCII):
-        raise InvalidInput(f"a {what}'s name must be letters and digits, got {name!r}")
+        raise InvalidInput(
+            f"a {what}'s name must be letters and digits, the first a letter, got {name!r}"
+        )
+    if ending == ".py" and iskeyword(name):
+        raise InvalidInput(f"a {what}'s name must not be a word of Python's own, got {name!r}")
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_")
     file = f"{name if what == 'scenario' else module}{ending}"
     words = {"name": name, "module": module, "file": file, "test": f"test_{module}.py"}
@@ -68,6 +74,11 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
     if there:
         verb = "is" if len(there) == 1 else "are"
         raise InvalidInput(f"{' and '.join(there)} {verb} there already; nothing was written")
+    if ending == ".py" and find_spec(module):
+        raise InvalidInput(
+            f"{file} would hide the module {module} from Python: choose another name, such as "
+            f"My{name}; nothing was written"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for path, template in paths.items():
         text = template.read_text("utf-8")

@@ -211,7 +211,7 @@ def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
     del found
     gc.collect()
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InvalidInput, match="needs losses"):
+    with pytest.raises(InvalidInput, match=r"^\w+ \[policies.oort\]: .*needs losses"):
         bsfl.compare("oort", twelve(), **OF_FLEET)
     assert not list(tmp_path.iterdir())
 

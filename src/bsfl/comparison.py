@@ -35,6 +35,7 @@ from bsfl.scenario.given import GivenFleet, GivenTask, described, described_flee
 from bsfl.scenario.parse import check_label
 from bsfl.scenario.round_spec import Barrier
 from bsfl.scenario.scenario import MAX_ROUNDS
+from bsfl.scenario.tables import at
 
 AnyPolicy = str | type[Policy] | Policy
 """A name from `bsfl policies`, "mine.py:Class", a class, or a policy with its settings."""
@@ -253,5 +254,6 @@ def _with_policies(scenario: Scenario, given: Mapping[str, Any]) -> Scenario:
     played = replace(scenario, policies=policies, source={**scenario.source, "policies": tables})
     world = played.world(0)
     for label in policies:
-        played.check_needs(played.policy(label, world))
+        with at(f"{scenario.name} [policies.{label}]"):
+            played.check_needs(played.policy(label, world))
     return played

@@ -51,6 +51,18 @@ def test_settings_of_classes_and_of_functions():
     assert POLICIES.settings("cs-ucb") == {"tau_max": REQUIRED, "exploration": 1.0}
 
 
+def test_a_text_is_no_number():
+    def rule(patience: int = 0, share: "float" = 0.5, invite: int | str = 1) -> str:
+        return f"{patience} {share} {invite}"
+
+    rules = Registry("rule", {"mine": rule})
+    assert rules.call("mine", patience=3, share=1, invite="auto") == "3 1 auto"
+    with pytest.raises(InvalidInput, match="^patience must be a number, got 'abc'$"):
+        rules.call("mine", patience="abc")
+    with pytest.raises(InvalidInput, match="^share must be a number, got 'half'$"):
+        rules.call("mine", share="half")
+
+
 def test_parts_come_from_tables_and_go_back():
     settings = {
         "alpha": {"kind": "floor", "share": 0.8},

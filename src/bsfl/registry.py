@@ -91,7 +91,9 @@ class Registry(Mapping[str, T]):
         if isinstance(name, str) and name in self:
             return self[name]
         if isinstance(name, str) or not callable(name):
-            raise InvalidInput(f"unknown {self.what} {name!r}{nearest(str(name), self)}")
+            is_file = str(name).endswith(".py") or ":" in str(name)
+            near = "; one in a file is mine.py:Name" if is_file else nearest(str(name), self)
+            raise InvalidInput(f"unknown {self.what} {name!r}{near}")
         return name
 
     def name_of(self, thing: object) -> str | None:
@@ -130,6 +132,7 @@ class Registry(Mapping[str, T]):
         """Return what the thing with this name makes of what it is given, with these settings."""
         check_settings(f"{self.what} {name!r}", settings, self.settings(name))
         make: Any = self.find(name)
+        check_numbers(make, settings)
         return make(*given, **settings)
 
     def make(self, name: str | T, /, **settings: Plain) -> Any:
@@ -212,6 +215,14 @@ def check_settings(what: str, given: Iterable[str], settings: Mapping[str, Any])
     missing = [k for k, default in settings.items() if default is REQUIRED and k not in given]
     if missing:
         raise InvalidInput(f"{what} needs a value for {', '.join(missing)}")
+
+
+def check_numbers(thing: Callable[..., Any], settings: Mapping[str, Plain]) -> None:
+    """Check that no setting is a text where the thing says that it takes a number."""
+    for name, parameter in inspect.signature(thing).parameters.items():
+        is_number = parameter.annotation in (int, float, "int", "float")
+        if is_number and isinstance(settings.get(name), str):
+            raise InvalidInput(f"{name} must be a number, got {settings[name]!r}")
 
 
 def check_kind(what: str, thing: object, names: Iterable[str]) -> None:

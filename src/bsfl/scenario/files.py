@@ -9,6 +9,7 @@ from typing import Any
 
 from bsfl.errors import InvalidInput
 from bsfl.learning.datasets.own import is_own
+from bsfl.policies import POLICIES
 from bsfl.registry import absolute_reference, is_reference, nearest
 from bsfl.scenario.parse import parse_scenario
 from bsfl.scenario.scenario import Scenario
@@ -101,6 +102,8 @@ def with_more_policies(
     tables = {label: dict(table) for label, table in scenario.source["policies"].items()}
     added = []
     for name in policies:
+        if not is_reference(name):
+            POLICIES.find(name)
         added.append(name.rpartition(":")[2] if is_reference(name) else name)
         tables[added[-1]] = {"policy": absolute_reference(name, Path.cwd())}
     for setting in settings:

@@ -62,6 +62,11 @@ def test_help_is_whole_at_80_columns(words):
     assert max(map(len, told.splitlines())) <= 80
 
 
+def test_the_package_can_be_run():
+    words = [sys.executable, "-m", "bsfl", "--version"]
+    assert subprocess.run(words, **CAPTURED).stdout == bsfl("--version").output
+
+
 def test_lists():
     listed = bsfl("policies").output
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in POLICIES)
@@ -115,6 +120,13 @@ def test_small_figures(study, name):
         (["report", "."], "holds no results (there is no manifest.json)"),
         (["reproduce", "figure-9"], "error: unknown figure 'figure-9'; known are regret-iid"),
         (["run", "study.toml", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["run", "study.toml", "--policy", "mine:Rule"], "'mine:Rule'; one in a file is mine.py:"),
+        (["run", "study.toml", "--policy", "mine.py"], "'mine.py'; one in a file is mine.py:Name"),
+        (["run", "study.toml", "--policy", "pace,age"], "unknown policy 'pace,age'; did you mean"),
+        (["inspect", "gone.bsfl"], "gone.bsfl: No such file or directory\n"),
+        (["scenarios", "copy", "demo", "gone/x.toml"], "gone/x.toml: No such file or directory\n"),
+        (["watch", "."], "error: .: Is a directory"),
+        (["watch", "study.toml", "--port", "70000"], "Invalid value for '--port'"),
     ],
 )
 def test_mistakes_give_one_line_and_exit_code_two(study, words, message):
@@ -341,7 +353,13 @@ def test_a_start_of_ones_own_passes_its_test(study, what, name, file):
 
 def test_a_start_says_what_is_wrong(study):
     assert "cannot begin a 'polcy'; did you mean 'policy'?" in bsfl("new", "polcy").output
-    assert "name must be letters and digits" in bsfl("new", "policy", "a/b").output
+    for name in ("a/b", "3x"):
+        said = bsfl("new", "policy", name).output
+        assert f"must be letters and digits, the first a letter, got {name!r}" in said
+    assert "must not be a word of Python's own, got 'class'" in bsfl("new", "task", "class").output
+    said = bsfl("new", "policy", "Random").output
+    assert "random.py would hide the module random from Python" in said
+    assert "such as MyRandom; nothing was written" in said
     assert [path.name for path in study.iterdir()] == ["study.toml"]
 
 

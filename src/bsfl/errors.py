@@ -76,3 +76,12 @@ class NoSource(DataError):
 
 class MissingExtra(BsflError, ImportError):
     """An optional dependency is not installed; the message holds the pip line."""
+
+
+def reason(error: Exception) -> str:
+    """Return why a file cannot be read, without its path, which stands in the message already.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "log.csv"))
+    'No such file or directory'
+    """
+    return getattr(error, "strerror", None) or str(error)

@@ -61,7 +61,9 @@ def inspect(
 
 def watch(
     journal: Annotated[Path, typer.Argument(help="A journal, as of Scheduler(journal=...).")],
-    port: Annotated[int, typer.Option("--port", help="0: any that is free.", min=0)] = 8571,
+    port: Annotated[
+        int, typer.Option("--port", help="0: any that is free.", min=0, max=65535)
+    ] = 8571,
     host: Annotated[
         str, typer.Option("--host", help="Address to serve on; another shows it to others.")
     ] = "127.0.0.1",

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bsfl.errors import BsflError, DataError
+from bsfl.errors import BsflError, DataError, reason
 from bsfl.extras import optional_imports
 
 console = Console()
@@ -66,7 +66,8 @@ def clear_errors() -> Iterator[None]:
         with optional_imports():
             yield
     except (BsflError, OSError) as error:
-        say(f"error: {error}", errors, style="red")
+        file = getattr(error, "filename", None)
+        say(f"error: {f'{file}: {reason(error)}' if file else error}", errors, style="red")
         raise typer.Exit(NO_DATA if isinstance(error, DataError) else BAD_INPUT) from None
     except KeyboardInterrupt:
         command = shlex.join(["bsfl", *sys.argv[1:]])

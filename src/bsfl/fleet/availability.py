@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import checks
-from bsfl.errors import InvalidInput
+from bsfl.errors import InvalidInput, reason
 from bsfl.files import npy
 from bsfl.records import BoolArray, Rng
 
@@ -83,7 +83,9 @@ def read_availability(
             else:
                 content = npy.read_npy(file, _fits)
     except npy.FAULTS as error:
-        raise InvalidInput(f"{path} cannot be read as an .npz or .npy file: {error}") from None
+        raise InvalidInput(
+            f"{path} cannot be read as an .npz or .npy file: {reason(error)}"
+        ) from None
     if content is None:
         raise InvalidInput(f"{path}: there is no array 'state' in the file")
     if content.ndim != 2 or content.size == 0 or not np.isin(content, (-1, 0, 1)).all():

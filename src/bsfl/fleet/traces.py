@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from bsfl.errors import InvalidInput
+from bsfl.errors import InvalidInput, reason
 from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import Sizes, phone_latencies
 from bsfl.records import LATENCY_RANGE, FloatArray, IntArray, Rng
@@ -136,7 +136,7 @@ def read_rows(
                 )
             rows = list(_rows(path, reader, columns, limits))
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
+        raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {reader.line_num}: cannot be read: {error}") from None
     if not rows:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bsfl.errors import InvalidInput
+from bsfl.errors import InvalidInput, reason
 
 MAX_FILE_BYTES = 1_000_000
 """Size of a scenario file."""
@@ -20,7 +20,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(f"cannot be read: {error}") from None
+        raise InvalidInput(f"cannot be read: {reason(error)}") from None
     if len(text) > MAX_FILE_BYTES:
         raise InvalidInput(f"a scenario has at most {MAX_FILE_BYTES:,} bytes")
     try:

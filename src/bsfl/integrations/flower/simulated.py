@@ -12,7 +12,7 @@ from typing import Any
 from flwr.app import Message
 
 from bsfl import checks
-from bsfl.errors import InvalidInput
+from bsfl.errors import InvalidInput, reason
 from bsfl.integrations.flower.wire import REPORTED_KEY, metric
 from bsfl.randomness import stream
 from bsfl.records import LATENCY_RANGE
@@ -132,7 +132,7 @@ def read_fleet(path: Path) -> Fleet:
                         f"{path}, line {number}: a row must have a client and its latency_s"
                     ) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
+        raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     if not recorded:
         raise InvalidInput(f"{path} holds no latencies")
     return _fleet(recorded)

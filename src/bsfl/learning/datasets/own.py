@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.errors import InvalidInput
+from bsfl.errors import InvalidInput, reason
 from bsfl.files import npy
 from bsfl.randomness import stream
 from bsfl.records import IntArray
@@ -81,7 +81,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
                 if array is not None:
                     found[key] = array
     except npy.FAULTS as error:
-        raise InvalidInput(f"{path} cannot be read as an .npz file: {error}") from None
+        raise InvalidInput(f"{path} cannot be read as an .npz file: {reason(error)}") from None
     return found
 
 
@@ -231,7 +231,7 @@ def _read_csv(path: Path, header: list[str]) -> tuple[Array, list[str]]:
                         f"{path}, line {reader.line_num}: inputs must be numbers, got {row!r}"
                     ) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
+        raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     if not rows:
         raise InvalidInput(f"{path}: there is no sample in it")
     return np.array(rows), targets

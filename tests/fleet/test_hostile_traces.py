@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bsfl.errors import BsflError, InvalidInput
-from bsfl.fleet import intervals, read_availability, read_intervals, traces
+from bsfl.fleet import client_rows, intervals, read_availability, read_intervals
 from bsfl.fleet.traces import read_trace
 
 HEAD = b"client,latency_s\n"
@@ -51,7 +51,7 @@ def test_a_trace_of_ill_will_is_one_line(tmp_path, content, message):
 
 
 def test_a_trace_with_too_many_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(traces, "MAX_ROWS", 3)
+    monkeypatch.setattr(client_rows, "MAX_ROWS", 3)
     path = tmp_path / "log.csv"
     path.write_bytes(HEAD + b"a,1\n" * 3)
     assert len(read_trace(path)[1]["a"]) == 3

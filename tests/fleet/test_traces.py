@@ -8,6 +8,7 @@ import pytest
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Independent, read_availability
 from bsfl.fleet.traces import read_trace
+from bsfl.records import LATENCY_RANGE
 
 DEVICES = Path(__file__).parents[3] / "shared" / "devices"
 
@@ -21,6 +22,24 @@ def test_latencies_are_resampled_client_by_client(tmp_path):
     assert sorted(model.mean_inverse(1, 0.1, 99.0)) == pytest.approx(
         [(1 / 20 + 1 / 30) / 2, (1 / 1.5 + 1 / 2.5) / 2]
     )
+
+
+def test_a_log_with_more_columns_is_a_fleet(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "timestamp,client,latency_ms,outcome\n"
+        "2026-03-01T08:00:00Z,a,1500,success\n"
+        "2026-03-01T08:01:00Z,a,,error\n"
+        "2026-03-01T08:02:00Z,b,45000,timeout\n"
+        "2026-03-01T08:03:00Z,b,50000,late\n"
+    )
+    columns, rows = read_trace(path)
+    assert columns == ("latency_s",)
+    never_s = LATENCY_RANGE[1]
+    assert {client: values.ravel().tolist() for client, values in rows.items()} == {
+        "a": [1.5, never_s],
+        "b": [never_s, 50.0],
+    }
 
 
 def test_capacities_become_latencies(tmp_path):
@@ -37,7 +56,8 @@ def test_capacities_become_latencies(tmp_path):
     ("content", "message"),
     [
         ("", "the first line must be client,latency_s or client,compute_ms_per_sample"),
-        ("client,latency\na,1\n", "got client,latency"),
+        ("client,speed\na,1\n", "got client,speed"),
+        ("client,latency,outcome\na,1,fine\n", "line 2: the outcome must be ok, timeout, failed"),
         ("client,latency_s\n", "there is no client in the trace"),
         (
             "client,latency_s\na,1\nb,-2\n",

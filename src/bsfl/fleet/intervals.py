@@ -8,7 +8,8 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet.traces import follow, read_rows
+from bsfl.fleet.client_rows import read_rows
+from bsfl.fleet.traces import follow
 from bsfl.records import BoolArray, FloatArray, IntArray, Rng
 
 HOUR_S = 3_600.0

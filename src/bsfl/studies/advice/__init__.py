@@ -1,7 +1,7 @@
 """From a log of clients' answers to a setting: read, resample, search, recommend, start warm."""
 
+from bsfl.fleet.answers import Columns
 from bsfl.studies.advice.advice import Advice
-from bsfl.studies.advice.columns import Columns
 from bsfl.studies.advice.log import AnswerLog, read_log
 
 __all__ = ["Advice", "AnswerLog", "Columns", "read_log"]

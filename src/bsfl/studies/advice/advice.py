@@ -12,11 +12,11 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.fleet.answers import Columns
 from bsfl.monitor.words import seconds
 from bsfl.policies import POLICIES, Pace
 from bsfl.report import Findings
 from bsfl.studies.advice import search
-from bsfl.studies.advice.columns import Columns
 from bsfl.studies.advice.log import AnswerLog, read_log
 from bsfl.studies.advice.search import RANDOM, Search
 from bsfl.studies.advice.show import (

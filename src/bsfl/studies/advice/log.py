@@ -12,8 +12,9 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.fleet.answers import Columns, Row, read_csv
+from bsfl.fleet.client_rows import MAX_ROWS, quoted
 from bsfl.fleet.resampled import Believed, believe
-from bsfl.fleet.traces import MAX_ROWS, quoted
 from bsfl.monitor.journal import START, Entry, journal_files, read_journal
 from bsfl.records import (
     FAILED,
@@ -28,7 +29,6 @@ from bsfl.records import (
     IntArray,
 )
 from bsfl.scheduling.clients import ClientId, clean_id
-from bsfl.studies.advice.columns import Columns, Row, read_csv
 
 MOST_CELLS = 100_000_000
 """Rounds x clients of a journal that lists who was available; else their number counts alone."""

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from bsfl.errors import InvalidInput
-from bsfl.fleet.traces import MAX_ROWS, quoted, text_lines
+from bsfl.errors import InvalidInput, reason
+from bsfl.fleet.client_rows import MAX_ROWS, quoted, text_lines
 from bsfl.records import FAILED, LARGEST_LOSS, LATE, LATENCY_RANGE, OK, TIMEOUT
 
 SPELLINGS: Mapping[str, Sequence[str]] = {
@@ -77,9 +77,7 @@ def read_csv(path: Path, columns: Columns) -> list[Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
             lines = text_lines(path, file)
-            header = next(lines, "")
-            delimiter = max(DELIMITERS, key=header.count)
-            names = next(csv.reader([header], delimiter=delimiter), [])
+            names, delimiter = _header(lines)
             reader = csv.reader(lines, delimiter=delimiter)
             places = located(path, names, columns)
             for row in _rows(path, reader, names, places):
@@ -87,7 +85,7 @@ def read_csv(path: Path, columns: Columns) -> list[Row]:
                     raise InvalidInput(f"{path}: more than {MAX_ROWS:,} rows")
                 rows.append(row)
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     except csv.Error as error:
         raise InvalidInput(f"{path} cannot be read as CSV: {error}") from None
     if not rows:
@@ -95,10 +93,26 @@ def read_csv(path: Path, columns: Columns) -> list[Row]:
     return rows
 
 
+def has_answers(path: Path) -> bool:
+    """Return whether a file is a log of answers with more columns than client,latency_s."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            names, _ = _header(text_lines(path, file))
+    except (OSError, csv.Error):
+        return False
+    found = _guessed(names, {})
+    return {"client", "latency"} <= found.keys() and names[1:] != ["latency_s"]
+
+
+def _header(lines: Iterator[str]) -> tuple[list[str], str]:
+    """Return the names of the columns, and what stands between them."""
+    header = next(lines, "")
+    delimiter = max(DELIMITERS, key=header.count)
+    return next(csv.reader([header], delimiter=delimiter), []), delimiter
+
+
 def located(path: Path, names: Sequence[str], columns: Columns) -> dict[str, int]:
     """Return where each column is that was named or can be guessed; client and latency must be."""
-    plain = [_plain(name) for name in names]
-    bare = [without_unit(name) for name in plain]
     places: dict[str, int] = {}
     for what, name in asdict(columns).items():
         if name is not None:
@@ -108,6 +122,21 @@ def located(path: Path, names: Sequence[str], columns: Columns) -> dict[str, int
                     f"the first line is {_listed(names)}"
                 )
             places[what] = names.index(name)
+    places = _guessed(names, places)
+    for what in ("client", "latency"):
+        if what not in places:
+            raise InvalidInput(
+                f"{path}: no column looks like the {what}; name it with --{what}-column; "
+                f"the first line is {_listed(names)}"
+            )
+    return places
+
+
+def _guessed(names: Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
+    """Return where columns are: those that are known, and those that are called as is usual."""
+    plain = [_plain(name) for name in names]
+    bare = [without_unit(name) for name in plain]
+    places = dict(known)
     for what, spellings in SPELLINGS.items():
         if what in places:
             continue
@@ -115,12 +144,6 @@ def located(path: Path, names: Sequence[str], columns: Columns) -> dict[str, int
         found = (i for one in spellings for i in free if one in (plain[i], bare[i]))
         if (place := next(found, None)) is not None:
             places[what] = place
-    for what in ("client", "latency"):
-        if what not in places:
-            raise InvalidInput(
-                f"{path}: no column looks like the {what}; name it with --{what}-column; "
-                f"the first line is {_listed(names)}"
-            )
     return places
 
 

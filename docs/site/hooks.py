@@ -50,7 +50,7 @@ REFERENCE = {
 }
 """Where the reference describes what a source file holds; the link's text, a name, follows."""
 
-HYPHENS = "QueryLexer.termSeparator=t.tokenizer.separator"
+HYPHENS = re.compile(r"(QueryLexer\.termSeparator)=\w+\.tokenizer\.separator")
 """Where the search worker cuts a question at hyphens, whatever separator the index has."""
 
 MARKS = re.compile(r"^```python .*$", re.MULTILINE)  # what tests are told of a snippet
@@ -181,7 +181,4 @@ def mathml(match):
 
 def on_post_build(config):
     for path in Path(config.site_dir, "assets/javascripts/workers").glob("search.*.js"):
-        script = path.read_text("utf-8")
-        if HYPHENS not in script:
-            raise PluginError(f"{path.name} has no {HYPHENS}: see how it cuts a question now")
-        path.write_text(script.replace(HYPHENS, r"QueryLexer.termSeparator=/\s+/"), "utf-8")
+        path.write_text(HYPHENS.sub(r"\1=/\\s+/", path.read_text("utf-8")), "utf-8")

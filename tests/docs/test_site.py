@@ -117,8 +117,8 @@ def test_tutorials_can_be_had_as_notebooks(site):
     ("word", "page", "n_first"),
     [
         ("evenness", "policies/pace.html", 1000),
-        ("cs-ucb", "policies/cs-ucb.html", 2),
-        ("over-selection", "rounds.html", 3),
+        ("cs-ucb", "policies/cs-ucb.html", 4),
+        ("over-selection", "rounds.html", 6),
     ],
 )
 def test_search_works_without_a_server(site, tmp_path, word, page, n_first):

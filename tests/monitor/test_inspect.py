@@ -184,3 +184,16 @@ def test_looking_changes_nothing(tmp_path):
     str(scheduler), repr(scheduler), scheduler.table(), scheduler.explain(3), scheduler.explain(99)
     scheduler.save(tmp_path / "after")
     assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def test_a_table_can_be_printed():
+    scheduler = Scheduler(UniformRandom(), cohort_size=2)
+    scheduler.observe(dict.fromkeys(scheduler.select(["ann", "<bob>\n"]), 3.25))
+    scheduler.join([f"phone-{i}" for i in range(30)])
+    lines = str(scheduler.table()).splitlines()
+    assert lines[0].split() == list(COLUMNS)
+    assert lines[1].split()[:3] == ["ann", "yes", "3.25"]
+    assert lines[2].startswith("'<bob>\\n'  yes")
+    assert lines[-1] == "and 12 more"
+    assert len({line.index("yes") for line in lines[1:-1]}) == 1, "columns stand below each other"
+    assert len(lines) == 22

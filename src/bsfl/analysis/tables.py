@@ -22,7 +22,7 @@ GLOSSARY = {
 """Columns that need more than a few words, which a page and a file say once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Table:
     """A table of text: the first column holds names, the others numbers.
 
@@ -74,6 +74,8 @@ class Table:
             cells = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
             texts.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
         return "\n".join([self.title, "", *texts, *(["", self.note] if self.note else [])])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook; the best of a column is bold."""

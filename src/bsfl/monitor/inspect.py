@@ -15,6 +15,8 @@ from bsfl.scheduling.last_round import LastRound
 from bsfl.scheduling.outstanding import Outstanding
 from bsfl.state import take_over
 
+PRINTED = 20
+"""Clients that a table prints."""
 SHOWN = 3
 """Clients that a summary names of a kind."""
 ENOUGH = 1.0
@@ -27,6 +29,26 @@ class ClientRows(list[dict[str, Any]]):
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame, by client."""
         return data_frame(list(self), COLUMNS).set_index("client")
+
+    def __str__(self) -> str:
+        """Return the first rows in columns, for a look."""
+        lines = [list(COLUMNS), *map(_texts, self[:PRINTED])]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        told = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        more = len(self) - PRINTED
+        return "\n".join([*told, *([f"and {more:,} more"] if more > 0 else [])])
+
+
+def _texts(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row.
+
+    >>> _texts({"client": "phone-7", "member": True, "latency_s": 41.26, "share": None})
+    ['phone-7', 'yes', '41.3', '-']
+    """
+    words: dict[Any, str] = {None: "-", True: "yes", False: "no"}
+    numbers = {name: figure(x) for name, x in row.items() if type(x) in (int, float)}
+    numbers |= {name: words[x] for name, x in row.items() if x is None or isinstance(x, bool)}
+    return [named(row["client"]), *(numbers[name] for name in row if name != "client")]
 
 
 COLUMNS = {

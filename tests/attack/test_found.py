@@ -7,7 +7,17 @@ import pytest
 from every_policy import saved_bytes
 from hostile_files import content_of
 
-from bsfl import AFL, BSFL, CsUcb, Lognormal, Observation, Pace, Scheduler, WeightedRandom
+from bsfl import (
+    AFL,
+    BSFL,
+    CsUcb,
+    Lognormal,
+    Observation,
+    Pace,
+    PowerOfChoice,
+    Scheduler,
+    WeightedRandom,
+)
 from bsfl.errors import CorruptFile, InvalidInput
 from bsfl.fairness import capped_shares
 from bsfl.policies import POLICIES, make_policy
@@ -182,3 +192,17 @@ def test_a_round_beyond_all_counting_is_refused(tmp_path):
     scheduler.save(path)
     with pytest.raises(CorruptFile, match="t must be"):
         Scheduler.load(path)
+
+
+def test_settings_that_can_choose_nobody_are_refused_and_missing_samples_are_not(tmp_path):
+    wrong = Scheduler(PowerOfChoice(candidates=1), cohort_size=2)
+    wrong.join(["ann", "bob", "cem"], samples=[1, 1, 1])
+    wrong.save(tmp_path / "wrong.bsfl")
+    with pytest.raises(CorruptFile, match="candidates must be at least the cohort size 2, got 1"):
+        Scheduler.load(tmp_path / "wrong.bsfl")
+    untold = Scheduler(PowerOfChoice(candidates=2), cohort_size=2)
+    untold.join(["ann", "bob", "cem"])
+    untold.save(tmp_path / "untold.bsfl")
+    loaded = Scheduler.load(tmp_path / "untold.bsfl")
+    loaded.join(["ann", "bob", "cem"], samples=[1, 1, 1])
+    assert len(loaded.select()) == 2

@@ -9,7 +9,7 @@ most ten times its size.
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -276,8 +276,8 @@ def _check_indices(name: str, array: Any, below: int, ndim: int) -> None:
 def rehearse(snapshot: Snapshot) -> None:
     """Play two rounds with a copy of what was learned; nothing of it may be out of range.
 
-    A policy may refuse a round for what it was not told, such as a newcomer's samples; then it does
-    so whatever was learned.
+    A policy may refuse a round for what it was not told, a newcomer's samples; then it does so
+    whatever was learned, and would not if it were told.
     """
     members, known = snapshot.clients.members(), snapshot.learned
     if not len(members):
@@ -301,12 +301,20 @@ def rehearse(snapshot: Snapshot) -> None:
             except TooManyCohorts:
                 return
             except InvalidInput:
-                if _can_start(known.policy, len(snapshot.clients), context, rng):
-                    raise  # it is not the fleet that is to blame, but what was learned
+                if not _is_untold(known.policy, len(snapshot.clients), context, rng):
+                    raise  # what was learned is to blame, or the settings
                 return
             answer = Observation(latency=1.0, loss=1.0, samples=1)
             report = Report.of(dict.fromkeys(cohort.tolist(), answer), chosen=cohort)
             learned.hear(context, report)
+
+
+def _is_untold(policy: Policy, n_clients: int, context: RoundContext, rng: Rng) -> bool:
+    """Return whether a policy that has learned nothing refuses a round for want of samples."""
+    assert context.roster
+    told = replace(context, roster=replace(context.roster, samples=np.ones(n_clients)))
+    fails = not _can_start(policy, n_clients, context, rng)
+    return fails and _can_start(policy, n_clients, told, rng)
 
 
 def _can_start(policy: Policy, n_clients: int, context: RoundContext, rng: Rng) -> bool:

@@ -12,11 +12,13 @@ from bsfl import (
     BSFL,
     CsUcb,
     Lognormal,
+    Means,
     Observation,
     Pace,
     PowerOfChoice,
     Scheduler,
     WeightedRandom,
+    Windowed,
 )
 from bsfl.errors import CorruptFile, InvalidInput
 from bsfl.fairness import capped_shares
@@ -206,3 +208,13 @@ def test_settings_that_can_choose_nobody_are_refused_and_missing_samples_are_not
     loaded = Scheduler.load(tmp_path / "untold.bsfl")
     loaded.join(["ann", "bob", "cem"], samples=[1, 1, 1])
     assert len(loaded.select()) == 2
+
+
+def test_more_answers_than_selections_break_no_selection():
+    scheduler = Scheduler(BSFL(index=Means(radius="bernstein"), memory=Windowed(10)), cohort_size=2)
+    for _ in range(12):
+        scheduler.observe(dict.fromkeys(scheduler.select(range(6)), 2.0))
+    scheduler.state.selected[:] = 1  # as a file may say
+    scheduler.state.memory.recent[:] = scheduler.state.memory.older_count[:] = 1.0
+    for _ in range(12):
+        assert len(scheduler.select()) == 2

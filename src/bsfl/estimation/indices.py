@@ -114,9 +114,9 @@ class Means:
 
     def speeds(self, state: NothingLearned, evidence: Evidence) -> FloatArray:
         stats, tau_min = evidence.stats, evidence.tau_min
+        silent = np.maximum(evidence.selected - stats.answers, 0)
         width = RADII.resolve("radius", self.radius)(
-            # c_k counts selections, or the silent were asked for ever
-            stats.count + (evidence.selected - stats.answers),
+            stats.count + silent,  # c_k counts selections, or the silent were asked for ever
             t=evidence.rounds,
             m=evidence.cohort_size,
             variance=lambda: tau_min**2 * steadied_variance(stats),

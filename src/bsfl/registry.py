@@ -13,6 +13,7 @@ of a thing is a table with its name as `kind`: `index = {kind = "lognormal", qua
 
 import importlib.util
 import inspect
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -258,7 +259,7 @@ def load_reference(name: str) -> Any:
     module_name = f"bsfl-file:{path}"
     module = sys.modules.get(module_name)
     if module is None:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise InvalidInput(f"there is no file {file}")
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec

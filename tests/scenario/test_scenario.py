@@ -1,5 +1,6 @@
 """Scenario files: every shipped one is sound, every mistake is named."""
 
+import copy
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ from bsfl.errors import InvalidInput
 from bsfl.rounds import BufferPlan, RoundPlan
 from bsfl.scenario import (
     find_scenario,
+    parse_scenario,
     read_scenario,
     shipped_scenarios,
 )
@@ -327,3 +329,21 @@ def test_the_rounds_of_a_scenario():
     assert (late.most_invited, late.quorum, late.expiry_s()) == (5, 2, 120.0)
     free = parse(round={"kind": "buffered", "buffer": 2, "deadline_s": 9.0}, objective=None).plan
     assert free == BufferPlan(concurrency=3, buffer=2, deadline_s=9.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"learning": {"dataset": "a" * 500}},
+        {"learning": {"dataset": "a" * 500 + ".npz"}},
+        {"policies": {"x": {"policy": "a" * 500 + ".py:X"}}},
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file_is_refused(wrong, tmp_path):
+    content = copy.deepcopy(find_scenario("demo").source)
+    for table, keys in wrong.items():
+        content[table] |= keys
+    with pytest.raises(InvalidInput, match="x.toml"):
+        parse_scenario(content, name="x", file="x.toml")
+    with pytest.raises(InvalidInput, match="there is no scenario file"):
+        find_scenario("q" * 500 + ".toml")

@@ -1,6 +1,7 @@
 """Where scenarios come from: a file, or those that come with bsfl; and what files they name."""
 
 import hashlib
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
@@ -39,9 +40,9 @@ def scenario_path(file_or_name: str) -> Path:
     if file_or_name in shipped:
         return shipped[file_or_name]
     path = Path(file_or_name)
-    if path.suffix != ".toml" and not path.exists():
+    if path.suffix != ".toml" and not os.path.exists(path):
         raise InvalidInput(f"unknown scenario {file_or_name!r}{nearest(file_or_name, shipped)}")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InvalidInput(f"there is no scenario file {file_or_name}")
     return path
 
@@ -68,7 +69,7 @@ def _anchored(value: Any, folder: Path, key: str = "") -> Any:
 
 
 def _is_file(dataset: str, folder: Path) -> bool:
-    return not is_reference(dataset) and (is_own(dataset) or (folder / dataset).is_dir())
+    return not is_reference(dataset) and (is_own(dataset) or os.path.isdir(folder / dataset))
 
 
 def own_files(value: Any, key: str = "") -> Iterator[Path]:
@@ -80,12 +81,12 @@ def own_files(value: Any, key: str = "") -> Iterator[Path]:
         yield Path(value.rpartition(":")[0])
     elif isinstance(value, str) and key in PATHS:
         path = Path(value)
-        yield from sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        yield from sorted(path.glob("*.csv")) if os.path.isdir(path) else [path]
 
 
 def digests(source: Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of every file of a user's own that a scenario depends on."""
-    found = dict.fromkeys(path for path in own_files(source) if path.is_file())
+    found = dict.fromkeys(path for path in own_files(source) if os.path.isfile(path))
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 

@@ -1,5 +1,6 @@
 """From the settings in a scenario file to a task: data, how it is dealt, and what is trained."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -218,8 +219,8 @@ def _must_not_share(split: Split) -> None:
 def _data(name: str) -> Dataset | OwnData:
     """Return a data set, which is read again when its file has changed."""
     path = Path(name)
-    files = [path, *path.glob("*.csv")] if is_own(name) else []
-    return _read(name, tuple(file.stat().st_mtime_ns for file in files if file.exists()))
+    files = [path, *path.glob("*.csv")] if is_own(name) and os.path.exists(path) else []
+    return _read(name, tuple(file.stat().st_mtime_ns for file in files))
 
 
 @lru_cache(maxsize=2)

@@ -10,6 +10,7 @@ which `y` is the target and the others are numbers; test.csv, if there is one, i
 """
 
 import csv
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -62,13 +63,13 @@ class OwnData:
 
 def is_own(name: str) -> bool:
     """Return whether a data set is named by its file or folder."""
-    return name.endswith(".npz") or "/" in name or Path(name).is_dir()
+    return name.endswith(".npz") or "/" in name or os.path.isdir(name)
 
 
 def read_own(name: str) -> OwnData:
     """Return the data in an .npz file or in a folder of CSV files."""
     path = Path(name)
-    return own_data(path.name, read_folder(path) if path.is_dir() else read_arrays(path))
+    return own_data(path.name, read_folder(path) if os.path.isdir(path) else read_arrays(path))
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

@@ -17,6 +17,7 @@ from bsfl.report.plots import (
     Plot,
     Points,
     Rule,
+    curve,
 )
 
 X = np.array([1.0, 2.0, 3.0])
@@ -71,6 +72,17 @@ def test_ours_are_drawn_in_front():
     made = plot([star, *lines("pace", "bsfl", "random", "mine"), rule])
     order = [mark.label for mark in made.in_order(made.panels[0])]
     assert order == ["", "random", "mine", "bsfl", "pace", "recommended"]
+
+
+def test_a_legend_has_ours_first_and_what_is_grey_last():
+    grey = Line(label="truth", x=X, y=X, is_grey=True)
+    made = plot([grey, *lines("random", "bsfl")])
+    assert [mark.label for mark in made.legend(made.panels[0].marks)] == ["bsfl", "random", "truth"]
+
+
+def test_two_seeds_have_no_band():
+    assert curve("pace", X, np.array([X, 2 * X])).half is None
+    assert curve("pace", X, np.array([X, 2 * X, 3 * X])).half is not None
 
 
 def test_plotly_takes_every_mark():

@@ -78,8 +78,7 @@ def draw(plot: Plot) -> Figure:
     found = [axes.get_legend_handles_labels() for axes in grid]
     handles = {name: h for hs, names in found for h, name in zip(hs, names, strict=True)}
     marks = [mark for panel in plot.panels for mark in panel.marks]
-    ours_first = sorted(marks, key=lambda mark: not plot.look(mark).is_ours)
-    named = dict.fromkeys(plain(mark.label) for mark in ours_first)
+    named = dict.fromkeys(plain(mark.label) for mark in plot.legend(marks))
     handles = {name: handles[name] for name in named if name in handles}
     if len(handles) > 1:
         n_columns = min(len(handles), LEGEND_COLUMNS, 3 * columns)  # as many as have room

@@ -4,7 +4,7 @@ A plot is a row or a grid of panels, a panel holds marks. A mark that has a labe
 that label in every panel of the plot; a grey one is there for orientation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar, NamedTuple
@@ -34,6 +34,8 @@ MARKERS = (
 )
 N_MARKERS = 8
 """Points of a curve that have a marker, by which a policy can be told from others of its colour."""
+BAND_SEEDS = 3
+"""Seeds from which on curves have bands: of two, it would be 13 times as wide as they are apart."""
 OURS = ("pace", "bsfl")
 """The policies of this library, which are drawn in front."""
 POLICY_LOOKS = {
@@ -187,6 +189,10 @@ class Plot:
         i = dict(zip(others, free, strict=False)).get(mark.label, 0)
         return Look.of(i, is_grey=is_grey)
 
+    def legend(self, labels: Iterable[Mark]) -> list[Mark]:
+        """Return marks in the order of a legend: ours, the others, what is grey."""
+        return sorted(labels, key=lambda mark: (_is_grey(mark), not self.look(mark).is_ours))
+
     def in_order(self, panel: Panel) -> list[Mark]:
         """Return the marks of a panel from back to front: what is grey, the others, ours."""
 
@@ -204,9 +210,10 @@ def _is_grey(mark: Mark) -> bool:
 
 
 def curve(label: str, x: Numbers, runs: FloatArray) -> Line:
-    """Return the mean over seeds, [seed, x], with its 95 % band."""
+    """Return the mean over seeds, [seed, x], with its 95 % band where there are enough of them."""
     mean, half = band(runs)
-    return Line(label=label, x=x, y=mean, half=half if np.isfinite(half).all() else None)
+    is_known = len(runs) >= BAND_SEEDS and np.isfinite(half).all()
+    return Line(label=label, x=x, y=mean, half=half if is_known else None)
 
 
 def some(n: int, place: int) -> list[int]:

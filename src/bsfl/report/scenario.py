@@ -15,7 +15,18 @@ from bsfl.fairness import lorenz, participation
 from bsfl.fleet.split import Split
 from bsfl.records import FloatArray, IntArray
 from bsfl.report.findings import Findings
-from bsfl.report.plots import Bars, Heat, Line, Mark, Panel, Plot, Points, Rule, curve
+from bsfl.report.plots import (
+    BAND_SEEDS,
+    Bars,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Plot,
+    Points,
+    Rule,
+    curve,
+)
 from bsfl.rounds import RoundPlan
 from bsfl.runs import Results, read_manifest, took_part
 from bsfl.scenario.learning_spec import LearningSpec
@@ -25,7 +36,7 @@ N_POINTS = 300
 FIRST_LOGARITHMIC_ROUND = 10
 """Before it a logarithmic axis shows little but chance."""
 N_BLOCKS = 40
-"""Rows of a participation heat map: blocks of rounds."""
+"""Rows of a participation heat map: blocks of rounds, in each of which all could have a turn."""
 MAX_CLIENTS = 200
 """Clients in a heat map or among points; of larger fleets every n-th is shown."""
 SETTLING, MARGIN = 0.1, 0.05
@@ -73,8 +84,8 @@ def learning_plot(results: Results) -> Plot:
     return Plot(
         name="learning",
         question="Who learns fastest?",
-        caption="How good the model is after so much virtual time. Bands are 95 % intervals over "
-        "seeds; the first tenth of the time, where all climb alike, may lie outside.",
+        caption=f"How good the model is after so much virtual time. {_bands(results)} The first "
+        "tenth of the time, where all climb alike, may lie outside.",
         panels=panels,
         title=_title(results),
     )
@@ -116,14 +127,20 @@ def time_plot(results: Results) -> Plot:
         clocks.append(curve(label, rounds, clock[:, rounds - 1]))
         share = 100 * lorenz(selections(results, label).mean(axis=0))
         spread.append(Line(label=label, x=np.linspace(0, 100, len(share)), y=share))
+    limits = (
+        0.0,
+        (1 + 2 * MARGIN) * max(float(one.y.max()) for one in clocks),
+    )  # no time is negative
     x, y = "clients, least chosen first (%)", "share of all selections (%)"
     return Plot(
         name="time",
         question="How long do rounds take, and who takes part?",
         caption="Time: the flatter, the shorter the rounds. Participation: the nearer to the "
-        "straight line, the more evenly clients took part. Bands are 95 % intervals over seeds.",
+        f"straight line, the more evenly clients took part. {_bands(results)}",
         panels=[
-            Panel(x="round", y="virtual time (s)", title="Time spent", marks=clocks),
+            Panel(
+                x="round", y="virtual time (s)", title="Time spent", marks=clocks, y_range=limits
+            ),
             Panel(x=x, y=y, title="Participation (Lorenz curve)", marks=spread),
         ],
         title=_title(results),
@@ -146,7 +163,7 @@ def regret_plot(results: Results) -> Plot:
     return Plot(
         name="regret",
         question="How much is lost to one who knows all speeds?",
-        caption="How much more the genie would have got. Bands are 95 % intervals over seeds.",
+        caption=f"How much more the genie would have got. {_bands(results)}",
         panels=[
             Panel(title="Regret against the genie", marks=plain, **axes),
             Panel(
@@ -209,7 +226,8 @@ def heat_panel(results: Results, label: str) -> Panel:
     """Return who took part when under a policy."""
     cohorts = took_part(results.run_file(label, 0).read())
     n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
-    edges = np.unique(np.linspace(0, rounds, min(N_BLOCKS, rounds) + 1).astype(int))
+    turns = rounds * results.scenario.cohort_size // n_clients
+    edges = np.linspace(0, rounds, max(1, min(N_BLOCKS, turns)) + 1).astype(int)
     blocks = np.split(cohorts, edges[1:-1])
     counts = np.array([participation(block, n_clients) / len(block) for block in blocks])
     fleet = results.scenario.world(0)
@@ -238,8 +256,9 @@ def learned_plot(results: Results) -> Plot:
     return Plot(
         name="learned",
         question="Are the speeds that were seen the true ones?",
-        caption="Speeds as observed, with 95 % intervals, against the truth (first world). Click a "
-        "policy in the legend to hide it.",
+        caption="Speed: the shortest possible latency over that of the client, at most 1. As "
+        "observed, with 95 % intervals, against the truth (first world). Click a policy in the "
+        "legend to hide it.",
         panels=[Panel(x="true mean speed", y="observed mean speed", marks=marks)],
         on_paper=False,
     )
@@ -287,7 +306,14 @@ def in_order(value: FloatArray | IntArray, most: int) -> IntArray:
     return np.argsort(value, kind="stable")[places]
 
 
+def _bands(results: Results) -> str:
+    """Return what the bands of curves are, or that there are none."""
+    if results.seeds >= BAND_SEEDS:
+        return "Bands are 95 % intervals over seeds."
+    return f"{seeds_in_words(results.seeds).capitalize()}: too few for bands."
+
+
 def _title(results: Results) -> str:
     scenario = results.scenario
-    seeds = seeds_in_words(results.seeds, ", 95 % bands")
+    seeds = seeds_in_words(results.seeds, ", 95 % bands" * (results.seeds >= BAND_SEEDS))
     return f"{scenario.title} (K = {scenario.fleet.n_clients}, m = {scenario.cohort_size}, {seeds})"

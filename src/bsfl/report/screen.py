@@ -73,11 +73,10 @@ def _legend(plot: Plot) -> str:
             named.setdefault(mark.label, mark)
     if len(named) < 2:
         return ""
-    ours_first = sorted(named.values(), key=lambda mark: not plot.look(mark).is_ours)
     buttons = "".join(
         f"<button type='button' aria-pressed='true' data-label='{text(mark.label)}'>"
         f"{swatch(mark, plot.look(mark))}{text(mark.label)}</button>"
-        for mark in ours_first
+        for mark in plot.legend(named.values())
     )
     return f"<div class='legend'>{buttons}</div>"
 
@@ -106,6 +105,8 @@ def draw(plot: Plot, panel: Panel) -> dict[str, Any]:
             "zeroline": False,
             "ticks": "outside",
             "ticklen": 4,
+            "separatethousands": True,
+            "exponentformat": "none",
             "visible": panel.has_axes,
             "title": {"text": text(words), "standoff": 8},
         }

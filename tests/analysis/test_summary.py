@@ -89,6 +89,12 @@ def test_the_verdict_says_how_much_faster_the_first_is_and_what_it_costs():
     assert winners_table([made]).rows == [["study", "a", "10 ± 0", "2.00 ± 0.25", "nobody"]]
 
 
+def test_the_first_sentence_says_what_may_be_chance():
+    made = summary(a=[10, 10, 10], random=[13, 9, 11])
+    made.policies["a"]["target_speed_up"] = np.array([1.3, 0.9, 1.1])
+    assert "1.10 ± 0.50 times as fast as random, which may be chance; it" in verdict(made)[0]
+
+
 def test_where_nothing_is_trained_rounds_decide_and_regret_is_told():
     made = dataclasses.replace(summary(a=[0, 0], b=[0, 0]), target=None)
     for label, seconds, regret in (("a", 4.0, 90.0), ("b", 2.0, 100.0)):
@@ -107,6 +113,11 @@ def test_overall_counts_who_is_first_or_level_with_the_first():
         "First, or not told apart from the first: a in 2, b in 1.",
     ]
     assert overall([tie])[0].startswith("study: b reached 80.0% after 10 s")
+    other = summary(a=[10, 10, 10], b=[13, 9, 11])
+    assert overall([tie, other])[0] == (
+        "b and a are first in 1 of 2 scenarios each, in none of them beyond chance against all "
+        "others."
+    )
 
 
 def test_the_best_of_a_column_is_marked_and_the_genie_stands_aside():

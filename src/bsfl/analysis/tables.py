@@ -7,7 +7,7 @@ from html import escape
 from bsfl.analysis.metrics import METRICS
 from bsfl.analysis.statistics import Interval
 from bsfl.analysis.summary import Summary
-from bsfl.analysis.verdict import baseline, winner
+from bsfl.analysis.verdict import ONE_WORLD, baseline, winner
 from bsfl.frame import Better, best_rows
 
 TERMINAL = ("selection", "training", "podium")
@@ -150,5 +150,7 @@ def winners_table(summaries: Sequence[Summary]) -> Table:
         title="Who is first to the target, by scenario",
         columns=["scenario", "first", "after (s)", "times as fast as random", "level with it"],
         rows=rows,
-        note="Level: the 95 % interval of the ratio of times, world by world, includes 1.",
+        note=f"Level: within {ONE_WORLD:g} times its time, as equals may differ in one world."
+        if all(one.seeds == 1 for one in summaries)
+        else "Level: the 95 % interval of the ratio of times, world by world, includes 1.",
     )

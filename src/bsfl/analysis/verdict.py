@@ -75,15 +75,18 @@ def verdict(summary: Summary) -> list[str]:
 
     faster = summary.interval(label, SPEED_UPS[key]) if others else None
     times = f", {faster.text('.2f')} times as fast as {base}" if faster else ""
+    chance = ", which may be chance" if faster and base in found.tied else ""
     if key == "mean_round_s":
         first = f"{label} has the shortest rounds: {told(key, ' s')}"
         if faster:
             own, theirs = (summary.text(k, key, wide=False) for k in (label, *others))
-            first = f"{label} has the shortest rounds: {own} s{times} ({theirs} s)"
+            first = f"{label} has the shortest rounds: {own} s{times} ({theirs} s){chance}"
     else:
         after = summary.text(label, key, wide=False)
         waited = told("mean_round_s", " s", " a round")
-        first = f"{label} reached {summary.target} after {after} s{times}; it waited {waited}"
+        first = (
+            f"{label} reached {summary.target} after {after} s{times}{chance}; it waited {waited}"
+        )
     more = filter(None, (_certainty(summary, found), _price(summary, found), _regret(summary)))
     return [one for one in (f"{first}.", " ".join(more)) if one]
 
@@ -136,12 +139,14 @@ def overall(summaries: list[Summary]) -> list[str]:
         return ["Too short to tell: nobody reached the target in every world of a scenario."]
     level = Counter(label for found in winners for label in (found.label, *found.tied))
     firsts = Counter(found.label for found in winners)
-    best = max(firsts, key=lambda label: (firsts[label], level[label]))
-    n_clear = sum(found.label == best and not found.tied for found in winners)
+    most, _ = top = max((firsts[label], level[label]) for label in firsts)
+    best = [label for label in firsts if (firsts[label], level[label]) == top]
+    n_clear = sum(found.label in best and not found.tied for found in winners)
     chance = f"in {n_clear} of them" if n_clear else "in none of them"
+    are, each = ("is", "") if len(best) == 1 else ("are", " each")
     counts = ", ".join(f"{label} in {n}" for label, n in level.most_common())
     return [
-        f"{best} is first in {firsts[best]} of {len(summaries)} scenarios, {chance} beyond chance "
-        "against all others.",
+        f"{' and '.join(best)} {are} first in {most} of {len(summaries)} scenarios{each}, {chance} "
+        "beyond chance against all others.",
         f"First, or not told apart from the first: {counts}.",
     ]

@@ -89,6 +89,14 @@ def test_names_with_markup_are_text(visit, report, inspected, journal):
         assert seen.said == []
 
 
+def test_a_short_name_stays_on_its_line(visit, journal):
+    with served(journal[0]) as live, visit(live, width=390) as seen:
+        one, *_ = seen.page.get_by_role("cell", name="phone-19", exact=True).all()
+        assert one.bounding_box()["height"] < 40, "broken at its hyphen"
+        boxes = [head.bounding_box()["height"] for head in seen.page.locator("thead tr").all()]
+        assert max(boxes) < 80, "heads have two lines at most"
+
+
 def test_a_head_sorts_by_the_better_end_first_and_then_the_other_way(visit, report):
     with visit(report) as seen:
         head = seen.page.locator("thead th", has_text="mean round (s)")

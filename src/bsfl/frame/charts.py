@@ -38,11 +38,12 @@ def bars(values: Sequence[Bar], *, unit: str = "", ends: tuple[str, str] = ("", 
         drawn.append(f"<rect{mark} {place} {size}><title>{text(bar.about)}</title></rect>")
     ticks = "".join(f"<span>{text(f'{top * part:g}{unit}')}</span>" for part in (1.0, 0.5, 0.0))
     first, last = (f"<span>{text(end)}</span>" for end in ends)
-    over = f" The highest is {highest:,.3g}{unit}, cut here." if highest > top else ""
+    over = f"The highest is {highest:,.3g}{unit}, cut here." if highest > top else ""
+    noted = f'<p class="note">{text(over)}</p>' if over else ""
     return Markup(
         f'<div class="chart"><div class="ticks">{ticks}</div>'
         f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img">{"".join(drawn)}</svg>'
-        f'<div class="ends">{first}{last}</div></div><p class="note">{text(over)}</p>'
+        f'<div class="ends">{first}{last}</div></div>{noted}'
     )
 
 

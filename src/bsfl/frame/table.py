@@ -80,7 +80,7 @@ def table(
         name: Keeps how it is sorted when a live page is drawn again; unique on its page.
     """
     head = "".join(_head(column) for column in columns)
-    lines = ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows]
+    lines = ["<tr>" + "".join(map(_cell, row, range(len(row)))) + "</tr>" for row in rows]
     kept = f' data-name="{text(name)}"' if name else ""
     parts = [
         f'<div class="table"{kept}>',
@@ -104,12 +104,13 @@ def _head(column: Column) -> str:
     return f'<th scope="col" data-first="{first}">{button}{small}</th>'
 
 
-def _cell(cell: str | Cell) -> str:
+def _cell(cell: str | Cell, place: int) -> str:
     if not isinstance(cell, Cell):
         cell = Cell(cell, number(cell))
     key = "" if cell.key is None else f"{cell.key}"
     key = "" if key == cell.shown else f' data-key="{text(key)}"'
-    return f"<td{key}{' class=best' if cell.is_best else ''}>{text(cell.shown)}</td>"
+    shown = text(cell.shown) if place else f'<span class="name">{text(cell.shown)}</span>'
+    return f"<td{key}{' class=best' if cell.is_best else ''}>{shown}</td>"
 
 
 def _about(columns: Sequence[Column], note: str) -> str:

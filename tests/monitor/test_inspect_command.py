@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from bsfl import Observation, Scheduler
 from bsfl.cli.app import app
 from bsfl.extras import EXTRA_OF
+from bsfl.monitor.page import inspected_page
 
 NASTY = "<script>alert(1)</script>[red]"
 
@@ -71,6 +72,19 @@ def test_the_page_needs_nothing_else_and_ids_are_text(file, tmp_path):
     assert "http:" not in text
     assert "https:" not in text
     assert text.count("<tr>") == 1 + 32
+
+
+def test_the_page_names_who_was_asked_and_never_answered():
+    scheduler = Scheduler(cohort_size=2)
+    for _ in range(9):
+        cohort = scheduler.select(available=["ann", "bob", "cem"])
+        lost = Observation(latency=60.0, outcome="timeout")
+        scheduler.observe({c: lost if c == "cem" else 2.0 for c in cohort})
+    rows = scheduler.table()
+    n = rows[2]["timeouts"]
+    text = inspected_page("x", scheduler.summary(), rows)
+    assert f"cem was asked {n} times and has never answered." in text
+    assert text.index('"name">cem') < text.index('"name">ann'), "it comes first"
 
 
 @pytest.mark.parametrize(

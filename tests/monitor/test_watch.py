@@ -81,10 +81,13 @@ def test_availability_is_counted_by_hour_of_the_day():
         sums.add(entry(1 + days, [2.0], available=available, time=noon + 86400 * days))
     assert (sums.n_available[12], sums.n_by_hour[12], sum(sums.n_by_hour)) == (12, 2, 2)
     text = journal_page("x", sums, now=noon + 86400 + 7)
-    assert "12:00 to 13:00: 6 available, 2 rounds" in text
+    assert "6 clients could be chosen in a round, on average." in text, "one hour is no picture"
     assert "the last 7 s ago" in text
     assert "Nothing new for" not in text
     assert "Nothing new for 3 min" in journal_page("x", sums, now=noon + 86400 + 180)
+    for hour in (1, 2, 3):
+        sums.add(entry(2 + hour, [2.0], available=4, time=noon + 3600 * hour))
+    assert "12:00 to 13:00: 6 available, 2 rounds" in journal_page("x", sums)
 
 
 def test_the_page_tells_for_whom_the_round_under_way_waits(path):

@@ -24,8 +24,8 @@ from bsfl.frame import (
 )
 from bsfl.monitor.cohorts import cohorts
 from bsfl.monitor.follow import HOURS, ClientSums, Followed
-from bsfl.monitor.page import cell, client_cell, latency_cell
-from bsfl.monitor.words import figure, named, seconds
+from bsfl.monitor.page import cell, client_cell, latency_cell, share_cell
+from bsfl.monitor.words import GINI, figure, named, seconds
 
 SHOWN = 15
 """Clients that a table shows."""
@@ -35,6 +35,8 @@ OVERDUE = 3.0
 """A round that takes so many times as long as usual is worth a word."""
 SHARES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, np.inf)
 """Bounds of shares by which clients are counted."""
+FEW_HOURS = 4
+"""Fewer hours of the day than that are no picture of it."""
 FATES: dict[Any, str] = {"timeout": "missed the deadline", "failed": "failed"}
 NONE_YET = "<p>No round is over yet.</p>"
 
@@ -62,6 +64,7 @@ def journal_page(title: str, sums: Followed, wanted: str = "", now: float | None
     verdict = [_verdict(sums), *_under_way(sums, now)]
     if sums.waiting is not None and _is_long(sums, now - sums.waiting.since):
         verdict.reverse()  # the most pressing first
+    title = f"The rounds in {title}"
     return page(title, body, verdict=verdict, scripts=[asset("live.js")], is_live=True)
 
 
@@ -72,8 +75,8 @@ def _verdict(sums: Followed) -> str:
         return "No round is over yet."
     mean, last = sum(r.duration_s or 0.0 for r in recent) / len(recent), sums.rounds[-1]
     if last.duration_s is None:
-        return f"Rounds take {seconds(mean)}; of round {last.t:,} no time is known."
-    words = f"Rounds take {seconds(mean)}; round {last.t:,} took {seconds(last.duration_s)}"
+        return f"Rounds take {seconds(mean)} of late; of round {last.t:,} no time is known."
+    words = f"Rounds take {seconds(mean)} of late; round {last.t:,} took {seconds(last.duration_s)}"
     if last.last:
         words += f" and waited for {_names(last.last)}"
         told = dict(zip(sums.cohorts[-1]["invited"], sums.cohorts[-1]["outcome"], strict=True))
@@ -129,7 +132,7 @@ def _facts(sums: Followed, now: float) -> Markup:
         ("rounds", f"{sums.n_rounds:,}", ended),
         ("mean round", seconds(sums.mean_s), "over all rounds"),
         ("clients invited", f"{len(sums.clients):,}", "at least once"),
-        ("Gini of answers", f"{sums.evenness():.2f}", "0: all equal, near 1: a few do all"),
+        ("Gini of answers", f"{sums.evenness():.2f}", GINI),
     ]
     if worst and worst[1].lost_s > 0:
         lost = f"{seconds(worst[1].lost_s)} lost, {_percent(worst[1].lost_s, sums.total_s)}"
@@ -138,7 +141,8 @@ def _facts(sums: Followed, now: float) -> Markup:
 
 
 def _percent(one: float, all_: float) -> str:
-    return f"{100 * one / all_:.0f} %" if all_ > 0 else "0 %"
+    part = 100 * one / all_ if all_ > 0 else 0.0
+    return f"{part:.0f} %" if part >= 10 else f"{part:.1f} %"
 
 
 def _search(sums: Followed, wanted: str) -> str:
@@ -183,7 +187,7 @@ def _clients(which: Iterable[tuple[Any, ClientSums]], sums: Followed, name: str)
                 cell(one.n_last),
                 latency_cell(*(one.latency_s or (None, None, None))),
                 *map(cell, counts),
-                cell(share),
+                share_cell(share),
                 cell(one.last_t),
             ]
         )
@@ -242,7 +246,8 @@ def _speeds(sums: Followed) -> str:
         f"less, nine of ten {seconds(nine)}, the slowest {seconds(all_)}."
     )
     scale = (
-        f"The slowest {len(rows)}; the scale is logarithmic, {figure(least)} to {seconds(most)}."
+        f"The slowest {len(rows)}; the upright mark is the median, and the scale is logarithmic, "
+        f"{figure(least)} to {seconds(most)}."
     )
     shown = table(columns, rows, name="speeds")
     return f'<p>{text(words)}</p><div class="narrow">{shown}</div><p class="note">{text(scale)}</p>'
@@ -269,8 +274,15 @@ def _participation(sums: Followed) -> str:
 
 def _hours(sums: Followed) -> str:
     """Return how many clients were available, by hour of the day."""
-    if not any(sums.n_by_hour):
+    n_hours, n_rounds = sum(n > 0 for n in sums.n_by_hour), sum(sums.n_by_hour)
+    if not n_hours:
         return "<p>The journal has no times.</p>"
+    if n_hours < FEW_HOURS:
+        usual = sum(sums.n_available) / n_rounds
+        return (
+            f"<p>{text(figure(usual))} clients could be chosen in a round, on average. The day "
+            f"is drawn here when {FEW_HOURS} of its hours have rounds.</p>"
+        )
     drawn = []
     for hour in range(HOURS):
         n = sums.n_by_hour[hour]

@@ -7,7 +7,7 @@ import numpy as np
 
 from bsfl.frame import Cell, Column, Markup, facts, page, table, text
 from bsfl.monitor.inspect import COLUMNS
-from bsfl.monitor.words import figure, named, seconds
+from bsfl.monitor.words import GINI, figure, named, seconds
 
 HEADS = {
     "latency_s": "usually takes (s)",
@@ -15,6 +15,8 @@ HEADS = {
     "member": "in the fleet",
 }
 """Titles of columns that are not their names."""
+OFTEN = 3
+"""Who was asked so often and never answered is worth a word."""
 
 
 def cell(value: Any) -> Cell:
@@ -32,6 +34,15 @@ def cell(value: Any) -> Cell:
     if isinstance(value, int):
         return Cell(figure(value) if value < 10**6 else f"{value:,}", value)
     return Cell(str(value), str(value))
+
+
+def share_cell(share: float | None) -> Cell:
+    """Return a part of a fair share as a cell.
+
+    >>> share_cell(0.0962).shown, share_cell(None).shown
+    ('0.10', '')
+    """
+    return Cell("") if share is None else Cell(f"{share:.2f}", share)
 
 
 def client_cell(client: Any) -> Cell:
@@ -55,10 +66,15 @@ def inspected_page(title: str, summary: str, rows: Sequence[dict[str, Any]]) -> 
         rows: `Scheduler.table()`.
     """
     policy, *lines = summary.splitlines()
-    said = [(line[2:13].strip(), line[13:]) for line in lines]
+    said = []
+    for name, words in ((line[2:13].strip(), line[13:]) for line in lines):
+        if name != "fleet":  # that is in the facts
+            explained = words.replace(";", f" ({GINI});", 1) if name == "evenness" else words
+            said.append((name, explained))
     listed = "".join(f"<dt>{text(name)}</dt><dd>{text(words)}</dd>" for name, words in said)
     body = f'{_facts(rows)}<dl class="about">{listed}<dt>policy</dt><dd>{text(policy)}</dd></dl>'
-    return page(title, body + _table(rows), verdict=[_verdict(rows)])
+    title = f"What {title} knows of its clients"
+    return page(title, body + _table(rows), verdict=[_verdict(rows), *_silent(rows)])
 
 
 def _verdict(rows: Sequence[dict[str, Any]]) -> str:
@@ -73,6 +89,25 @@ def _verdict(rows: Sequence[dict[str, Any]]) -> str:
         took = seconds(slowest["latency_s"])
         words += f"; the slowest, {named(slowest['client'])}, takes {took}"
     return f"{words}."
+
+
+def _silent(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return who was asked often and never answered, if there is anybody."""
+    silent = [row for row in rows if row["member"] and _is_silent(row)]
+    if not silent:
+        return []
+    longest = max(silent, key=_n_unanswered)
+    asked = f"{named(longest['client'])} was asked {_n_unanswered(longest):,} times"
+    others = f", nor have {len(silent) - 1:,} more" if len(silent) > 1 else ""
+    return [f"{asked} and has never answered{others}."]
+
+
+def _n_unanswered(row: dict[str, Any]) -> int:
+    return int(row["timeouts"] + row["failures"])
+
+
+def _is_silent(row: dict[str, Any]) -> bool:
+    return row["latency_s"] is None and _n_unanswered(row) >= OFTEN
 
 
 def _facts(rows: Sequence[dict[str, Any]]) -> Markup:
@@ -96,7 +131,7 @@ def _facts(rows: Sequence[dict[str, Any]]) -> Markup:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Markup:
-    """Return all clients, the slowest first."""
+    """Return all clients: who never answered, and then the slowest first."""
     has_left = not all(row["member"] for row in rows)
     merged = ("client", "latency_s", "low_s", "high_s")
     names = [name for name in COLUMNS if name not in merged and (has_left or name != "member")]
@@ -104,12 +139,12 @@ def _table(rows: Sequence[dict[str, Any]]) -> Markup:
     about = "the median, and between what times 8 of 10 answers come; empty: it never answered"
     columns.append(Column(HEADS["latency_s"], about=about))
     columns += [Column(HEADS.get(name, name), about=_words(name)) for name in names]
-    ordered = sorted(rows, key=lambda row: -(row["latency_s"] or -1.0))
+    ordered = sorted(rows, key=lambda row: (-_is_silent(row), -(row["latency_s"] or -1.0)))
     cells = [
         [
             client_cell(row["client"]),
             latency_cell(row["latency_s"], row["low_s"], row["high_s"]),
-            *(cell(row[name]) for name in names),
+            *((share_cell if name == "share" else cell)(row[name]) for name in names),
         ]
         for row in ordered
     ]

@@ -4,6 +4,9 @@ import math
 
 from bsfl import checks
 
+GINI = "0: all equal, near 1: a few do all"
+"""What a Gini coefficient says."""
+
 
 def named(client: object) -> str:
     r"""Return an id as it is, or quoted and shortened where a terminal would stumble over it.

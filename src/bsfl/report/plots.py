@@ -81,7 +81,8 @@ class Line:
 class Points:
     """Points that are not joined, with names; one that is a star is the one to look at.
 
-    `half` is half the height of error bars, `value` gives every point its own colour.
+    `half` is half the height of error bars, `value` gives every point its own colour, and `like`
+    is the label whose look they have, where it is not their own.
     """
 
     label: str
@@ -91,6 +92,7 @@ class Points:
     value: FloatArray | None = None
     names: Sequence[str] = ()
     is_star: bool = False
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,15 +180,15 @@ class Plot:
 
     def look(self, mark: Mark) -> Look:
         """Return how a mark is drawn: a policy as in every figure, others in their order."""
-        is_grey = _is_grey(mark)
-        if not is_grey and mark.label in POLICY_LOOKS:
-            return Look.of(POLICY_LOOKS[mark.label], is_ours=mark.label in OURS)
+        is_grey, name = _is_grey(mark), _look_name(mark)
+        if not is_grey and name in POLICY_LOOKS:
+            return Look.of(POLICY_LOOKS[name], is_ours=name in OURS)
         alike = [m for panel in self.panels for m in panel.marks if _is_grey(m) == is_grey]
-        labels = list(dict.fromkeys(m.label for m in alike if m.label))
+        labels = list(dict.fromkeys(filter(None, map(_look_name, alike))))
         taken = [] if is_grey else [POLICY_LOOKS[k] for k in labels if k in POLICY_LOOKS]
         free = (i for i in count() if i not in taken)
         others = [k for k in labels if is_grey or k not in POLICY_LOOKS]
-        i = dict(zip(others, free, strict=False)).get(mark.label, 0)
+        i = dict(zip(others, free, strict=False)).get(name, 0)
         return Look.of(i, is_grey=is_grey)
 
     def legend(self, labels: Iterable[Mark]) -> list[Mark]:
@@ -203,6 +205,10 @@ class Plot:
             return 4 if is_star else 1 + self.look(mark).is_ours * (1 + (mark.label == OURS[0]))
 
         return sorted(panel.marks, key=depth)
+
+
+def _look_name(mark: Mark) -> str:
+    return getattr(mark, "like", "") or mark.label
 
 
 def _is_grey(mark: Mark) -> bool:

@@ -181,7 +181,7 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
                 drawn.insert(0, common | _band(mark, look))
             return drawn
         case Points():
-            size = 16 if mark.is_star else 12 if look.is_ours else 9
+            size = 20 if mark.is_star else 12 if look.is_ours else 9
             own = {"x": _numbers(mark.x), "y": _numbers(mark.y), "mode": "markers"}
             own["text"] = [text(word) for word in mark.names] or None
             own["marker"] = marker | {"size": size if mark.half is None else size // 2 + 1}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bsfl.report import Findings, Section
+from bsfl.report.plots import COLOURS
 from bsfl.studies.advice.show import floor_section, sizes_table, trials_table
 from bsfl.studies.advice.trials import Setting, Trial
 
@@ -25,7 +26,7 @@ PROBE = """"use strict";
     const text = (id) => document.getElementById(id).textContent;
     seen.push({ floor: text("floor-shown"), code: text("advice-code"), unmet: text("advice-unmet"),
       saving: text("advice-saving"), x: star.x[0], y: star.y[0], rule: place.layout.shapes[0].x0,
-      hover: star.text[0] });
+      hover: star.text[0], colour: star.marker.color });
   }
   document.getElementById("probe").textContent = JSON.stringify(seen);
 }
@@ -93,8 +94,15 @@ def test_the_slider_moves_the_recommendation(findings, tmp_path):
     assert middle["unmet"] == ""
     assert "Pace(least_share=0.8" in middle["code"]
     assert "Pace(least_share=0.8)" in middle["hover"]
+    assert [low["colour"], high["colour"]] == [*COLOURS[:2]], "those of pace and bsfl"
     assert high["x"] == pytest.approx(0.95)
     assert high["unmet"] == "No setting keeps that floor; this comes closest."
+
+
+def test_nobody_saves_more_than_all():
+    slow, quick = trial("random", {}, 8.0, 0.7), trial("pace", {}, 3.0, 0.2)
+    quick.numbers["for_as_many_s"][:] = 0.5, 3.0, 7.9
+    assert quick.saved(slow).high == 1.0
 
 
 def test_texts_are_texts(findings):

@@ -85,8 +85,8 @@ def spread(found: Interval, words: Callable[[float], str]) -> str:
 
 
 def trials_table(trials: Sequence[Trial], best: Trial) -> Table:
-    """Return one row per setting, the quickest first, with the recommended one marked."""
-    ordered = sorted(trials, key=lambda one: float(one.time_s.mean()))
+    """Return one row per setting: the recommended one, and then the quickest first."""
+    ordered = sorted(trials, key=lambda one: (one is not best, float(one.time_s.mean())))
     in_time = f"{best.setting.cohort_size:,} answers in (s)"
     return Table(
         title="What each setting costs on these clients, ± 95 %",
@@ -149,8 +149,8 @@ def sizes_table(trials: Sequence[Trial]) -> Table:
     return Table(
         title=f"{trials[0].setting.short()} with other cohort sizes, beside random selection",
         columns=[
-            *("cohort size", "round (s)", "random", "answers per minute", "random's"),
-            "least share",
+            *("cohort size", "round (s)", "random's round (s)", "answers per minute"),
+            *("random's answers per minute", "least share"),
         ],
         rows=[
             [
@@ -164,7 +164,7 @@ def sizes_table(trials: Sequence[Trial]) -> Table:
             for one, other in pairs
         ],
         note="Shorter rounds or more answers in each: which trains faster depends on the task, and "
-        "a log of times cannot say.",
+        "a log of times cannot say. These were played for less long than the settings above.",
     )
 
 
@@ -174,7 +174,8 @@ def choice_plot(trials: Sequence[Trial], best: Trial, floor: float) -> Plot:
     for policy in dict.fromkeys(one.setting.policy for one in trials):
         own = [one for one in trials if one.setting.policy == policy]
         marks.append(Points(label=policy, **_places(own)))
-    marks.append(Points(label="recommended", is_star=True, **_places([best])))
+    like = best.setting.policy
+    marks.append(Points(label="recommended", is_star=True, like=like, **_places([best])))
     marks.append(Rule(at=floor, label="floor", is_upright=True))
     size = best.setting.cohort_size
     x, y = "share of the least served client (1 is fair)", f"seconds for {size:,} answers"
@@ -215,6 +216,9 @@ def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Tri
         by_chance: For every trial, random selection with the same plan.
     """
     chosen = [recommended(trials, one / 100) for one in FLOORS]
+    best = chosen[round(100 * floor)]
+    plot = choice_plot(trials, best, floor)
+    colours = {mark.label: plot.look(mark).colour for mark in plot.panels[0].marks}
     places = {id(one): i for i, one in enumerate(trials)}
     content = {
         "by_floor": [places[id(one)] for one in chosen],
@@ -226,27 +230,25 @@ def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Tri
                 "sentence": sentence(one),
                 "saving": " ".join(saving(one, trials[0], alike)),
                 "code": one.setting.code(),
+                "colour": colours[one.setting.policy],
                 "keeps": max((i for i in FLOORS if one.keeps(i / 100)), default=-1),
             }
             for one, alike in zip(trials, by_chance, strict=True)
         ],
     }
-    best = chosen[round(100 * floor)]
-    alike = by_chance[places[id(best)]]
     html = (
         '<p><label for="floor">Every client gets at least '
         f'<output id="floor-shown">{percent(floor)}</output> of its fair share</label></p>'
         f'<p><input id="floor" type="range" min="0" max="100" value="{round(100 * floor)}" '
         'style="width: min(100%, 40rem)"></p><div aria-live="polite">'
-        f'<p id="advice-saving">{text(" ".join(saving(best, trials[0], alike)))}</p>'
-        f'<p id="advice-sentence">{text(sentence(best))}</p>'
+        '<p id="advice-saving"></p><p id="advice-sentence"></p>'  # the verdict says it already
         '<p id="advice-unmet" class="warn"></p></div>'
         f'<pre id="advice-code">{text(best.setting.code())}</pre>{data("advice", content)}'
     )
     return Section(
         question="How fair must it be, and what does that cost?",
         html=html,
-        plots=[choice_plot(trials, best, floor)],
+        plots=[plot],
         script=SCRIPT,
     )
 
@@ -267,7 +269,9 @@ SCRIPT = """"use strict";
     const unmet = "No setting keeps that floor; this comes closest.";
     say("advice-unmet", best.keeps < slider.value ? unmet : "");
     const star = place.data.findIndex((trace) => trace.legendgroup === "recommended");
-    Plotly.restyle(place, { x: [[best.x]], y: [[best.y]], text: [best.names] }, [star]);
+    const look = { x: [[best.x]], y: [[best.y]], text: [best.names], "marker.color": best.colour };
+    Plotly.restyle(place, look, [star]);
+    document.querySelector("[data-label=recommended] polygon").setAttribute("fill", best.colour);
     const at = { "shapes[0].x0": floor, "shapes[0].x1": floor, "annotations[0].x": floor };
     Plotly.relayout(place, at);
   };

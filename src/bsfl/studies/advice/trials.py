@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -226,9 +226,10 @@ class Trial:
         return self.numbers["for_as_many_s"]
 
     def saved(self, other: "Trial") -> Interval:
-        """Return which part of another setting's time is saved, world by world."""
+        """Return which part of another setting's time is saved, world by world: at most all."""
         n = min(len(self.time_s), len(other.time_s))
-        return foreseen(1.0 - self.time_s[:n] / other.time_s[:n])
+        found = foreseen(1.0 - self.time_s[:n] / other.time_s[:n])
+        return replace(found, high=min(found.high, 1.0))
 
     def is_slower(self, other: "Trial") -> bool:
         """Return whether this is slower than another setting by more than chance."""

@@ -38,6 +38,7 @@ def study(tmp_path, monkeypatch):
         (table,) = again.tables
         assert [line[0] for line in table.rows] == [next(iter(row.values())) for row in rows]
         assert table.columns == list(rows[0])
+        assert again.verdict[0].endswith("."), "every page has an answer"
         return rows, found
 
     return run

@@ -98,8 +98,12 @@ def explained(tables: Sequence[Table]) -> str:
     return "\n".join(words for column, words in GLOSSARY.items() if column in columns)
 
 
-def table_of(title: str, rows: Sequence[Mapping[str, str | Interval | None]]) -> Table:
-    """Return rows of names and intervals as a table.
+def table_of(
+    title: str,
+    rows: Sequence[Mapping[str, str | Interval | None]],
+    better: Mapping[str, Better] | None = None,
+) -> Table:
+    """Return rows of names and intervals as a table; `better` as in Table.
 
     >>> table_of("t", [{"policy": "a", "time": Interval(1234.5, 1230.0, 1239.0)}]).rows
     [['a', '1,234 ± 4']]
@@ -109,7 +113,7 @@ def table_of(title: str, rows: Sequence[Mapping[str, str | Interval | None]]) ->
         return value if isinstance(value, str) else (value.text() if value else "") or "–"
 
     cells = [[text(value) for value in row.values()] for row in rows]
-    return Table(title=title, columns=list(rows[0]), rows=cells)
+    return Table(title=title, columns=list(rows[0]), rows=cells, better=better or {})
 
 
 def summary_table(summary: Summary, view: str, note: str = "") -> Table:

@@ -8,7 +8,7 @@ DIR/<figure>.png   and .pdf
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,8 @@ class Findings:
         ]
         note = explained(self.tables)
         for i, table in enumerate(self.tables):
-            parts.append(html_table(table, f"table-{i}"))
+            is_titled = table.title == self.title  # the page says it already
+            parts.append(html_table(replace(table, title="") if is_titled else table, f"table-{i}"))
             if note and explained([table]):
                 parts += [f'<p class="note">{text(line)}</p>' for line in note.splitlines()]
                 note = ""

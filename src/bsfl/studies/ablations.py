@@ -4,7 +4,7 @@ An ablation runs a few scenarios that train nothing and condenses them into rows
 with its 95 % interval over seeds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from bsfl.analysis.metrics import fair_selections, selections
 from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import table_of
 from bsfl.fairness import gini, participation
+from bsfl.frame import Better
 from bsfl.records import FloatArray
 from bsfl.report import Findings
 from bsfl.report.plots import Plot
@@ -39,6 +40,11 @@ class Ablation:
     """A study of one option: subclasses say which scenarios are played and what is compared."""
 
     scenarios: ClassVar[Sequence[str]]
+    better: ClassVar[Mapping[str, Better]]
+
+    def verdict(self, rows: Sequence[Row]) -> str:
+        """Return the answer in a sentence."""
+        raise NotImplementedError
 
     def rows(self, found: Found) -> list[Row]:
         """Return what came out."""
@@ -66,10 +72,18 @@ class Ablation:
         ]
         return Findings(
             title=about,
+            verdict=[self.verdict(rows)],
             numbers={"about": about, "rows": plain},
-            tables=[table_of(about, rows)],
+            tables=[table_of(about, rows, self.better)],
             plots=self.plots(found),
         )
+
+
+def mean(row: Row, column: str) -> float:
+    """Return the mean of a cell."""
+    found = row[column]
+    assert isinstance(found, Interval)
+    return found.mean
 
 
 def mean_rounds(results: Results, label: str) -> FloatArray:
@@ -81,6 +95,15 @@ class ColdStart(Ablation):
     """What does a model of strangers buy, when most clients are met once at most?"""
 
     scenarios = ("ablation-cold-start",)
+    better = dict.fromkeys(("mean round (s)", "over random", "over means", "Gini"), "less")
+
+    def verdict(self, rows: Sequence[Row]) -> str:
+        best = min(rows, key=lambda row: mean(row, "mean round (s)"))
+        took, part = mean(best, "mean round (s)"), mean(best, "over random")
+        return (
+            f"{best['policy']} has the shortest rounds: {took:.3g} s, {part:.2f} times those of "
+            f"random selection, at a Gini of {mean(best, 'Gini'):.2f}."
+        )
 
     def rows(self, found: Found) -> list[Row]:
         """Compare mean round time and Gini with those of random selection."""
@@ -119,6 +142,16 @@ class Drift(Ablation):
     """How much time do memories that fade lose, when a third of the fleet changes speed?"""
 
     scenarios = ("ablation-drift", "ablation-steady")
+    better = dict.fromkeys(("before (s)", "after (s)"), "less")  # random selection loses nothing
+
+    def verdict(self, rows: Sequence[Row]) -> str:
+        by_name = {str(row["policy"]): row for row in rows}
+        best = min(rows, key=lambda row: mean(row, "after (s)"))
+        after, kept = mean(best, "after (s)"), mean(by_name["stationary"], "after (s)")
+        return (
+            f"{best['policy']} is quickest after the change: {after:,.0f} s, where {kept:,.0f} s "
+            "go by if nothing is forgotten."
+        )
 
     def rows(self, found: Found) -> list[Row]:
         """Compare the time lost after a change with that of the policy that never forgets."""
@@ -164,6 +197,21 @@ class FloorHeld(Ablation):
     """Does every client get 80 % of its share, in every fleet of the arena?"""
 
     scenarios = FLOOR_FLEETS
+    better: ClassVar[Mapping[str, Better]] = {}  # fleets differ
+
+    def verdict(self, rows: Sequence[Row]) -> str:
+        least = {
+            str(one["policy"]): min(
+                mean(row, "least share") for row in rows if row["policy"] == one["policy"]
+            )
+            for one in rows
+        }
+        by_chance = least.pop("random")
+        best = max(least, key=lambda policy: least[policy])
+        return (
+            f"{best} leaves nobody below {least[best]:.2f} of its share in any fleet, random "
+            f"selection {by_chance:.2f}."
+        )
 
     def adapt(self, scenario: Scenario) -> Scenario:
         """Return the fleet of an arena's scenario with policies that are asked for a floor."""

@@ -1,13 +1,17 @@
 """Narrower confidence radii and the lognormal index, against the genie."""
 
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
 import numpy as np
 
 from bsfl.analysis.statistics import at_same_gini, interval
 from bsfl.fairness import gini, participation
+from bsfl.frame import Better
 from bsfl.report.plots import Line, Panel, Plot, curve
 from bsfl.runs import Records, took_part
 from bsfl.scenario import Scenario
-from bsfl.studies.ablations import Ablation, Found, Row
+from bsfl.studies.ablations import Ablation, Found, Row, mean
 
 TURNS_LEFT_OUT = 3
 """Times that the fleet is chosen through before learning counts as finished."""
@@ -35,6 +39,20 @@ class Radius(Ablation):
     """How far from the genie are narrower confidence radii and the lognormal index?"""
 
     scenarios = tuple(f"ablation-radius-{fleet}" for fleet in ("phones", "bimodal", "three-speeds"))
+
+    better: ClassVar[Mapping[str, Better]] = {}  # fleets and weights differ
+
+    def verdict(self, rows: Sequence[Row]) -> str:
+        over: dict[str, list[float]] = {}
+        for row in rows:
+            index = str(row["index"]).rpartition("-")[0]
+            over.setdefault(index, []).append(mean(row, "time over genie at this Gini"))
+        ratio = {index: sum(own) / len(own) for index, own in over.items()}
+        best = min(ratio, key=lambda index: ratio[index])
+        return (
+            f"{best} comes nearest to the genie: {ratio[best]:.2f} times its time at the same "
+            f"Gini, over all fleets and weights; the paper's radius {ratio['paper']:.2f} times."
+        )
 
     def rows(self, found: Found) -> list[Row]:
         """Compare every index with the genie at the same Gini, and its regret with the paper's."""

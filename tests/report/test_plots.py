@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bsfl.policies import POLICIES
+from bsfl.report import paper
 from bsfl.report.plots import (
     COLOURS,
     GREY,
@@ -83,6 +84,15 @@ def test_a_legend_has_ours_first_and_what_is_grey_last():
 def test_two_seeds_have_no_band():
     assert curve("pace", X, np.array([X, 2 * X])).half is None
     assert curve("pace", X, np.array([X, 2 * X, 3 * X])).half is not None
+
+
+def test_a_legend_on_paper_stays_on_it():
+    names = [f"a name that is rather long, number {i}" for i in range(6)]
+    figure = paper.draw(plot(lines(*names), lines(*names)))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
 def test_plotly_takes_every_mark():

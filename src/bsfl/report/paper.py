@@ -27,6 +27,10 @@ from bsfl.report.plots import (
 
 PANEL_INCHES = 5.5, 4.2
 LEGEND_COLUMNS = 6
+SWATCH_INCHES, LETTER_INCHES, LINE_INCHES = 0.65, 0.085, 0.22
+"""How wide an entry of a legend is, its line with the gaps and a letter of its text; how high."""
+LOW_BAR = 0.15
+"""A bar that is less high, of the highest, has its number above it and not inside."""
 STYLE: Any = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -81,7 +85,11 @@ def draw(plot: Plot) -> Figure:
     named = dict.fromkeys(plain(mark.label) for mark in plot.legend(marks))
     handles = {name: handles[name] for name in named if name in handles}
     if len(handles) > 1:
-        n_columns = min(len(handles), LEGEND_COLUMNS, 3 * columns)  # as many as have room
+        widest = SWATCH_INCHES + LETTER_INCHES * max(map(len, handles))
+        room = max(1, int(figure.get_figwidth() / widest))
+        n_columns = min(len(handles), LEGEND_COLUMNS, room)
+        more_rows = -(-len(handles) // n_columns) - 1
+        figure.set_figheight(figure.get_figheight() + LINE_INCHES * more_rows)
         where: Any = {"loc": "outside lower center", "ncols": n_columns}
         figure.legend(handles.values(), handles.keys(), **where)
     if plot.title:
@@ -163,6 +171,7 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
     is_stacked = bars[0].is_stacked
     width = 1.0 if is_stacked else 0.8 / len(bars)
     top = np.zeros(len(places))
+    low = LOW_BAR * max((float(np.nanmax(mark.height, initial=0.0)) for mark in bars), default=0.0)
     for i, mark in enumerate(bars):
         look: Any = {"color": plot.look(mark).colour, "label": plain(mark.label)}
         if is_stacked:
@@ -174,7 +183,8 @@ def _draw_bars(axes: Axes, bars: list[Bars], plot: Plot) -> None:
             for x, height in zip(at.tolist(), mark.height.tolist(), strict=True):
                 number = f" {height:,.0f}" if height >= 100 else f" {height:.3g}"
                 text, ink = (" missed", GREY) if np.isnan(height) else (number, "white")
-                axes.text(x, 0, text, color=ink, rotation=90, ha="center", va="bottom", fontsize=9)
+                y, ink = (height, GREY) if height < low else (0.0, ink)
+                axes.text(x, y, text, color=ink, rotation=90, ha="center", va="bottom", fontsize=9)
     names = [] if is_stacked else [plain(name).replace("-", "-\n") for name in bars[0].names]
     axes.set_xticks(places[: len(names)], names)
     axes.set_xlim(-0.5, len(places) - 0.5)  # also where there is no bar

@@ -188,7 +188,7 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
                 marks=[Rule(at=optimum, label="exact optimum"), *walks],
             ),
             Panel(
-                y="distance from the optimum (%, random cohort = 100)",
+                y="gap to the optimum (%, random = 100)",
                 title=f"{games['instances']:,} random instances, {games['steps']:,} steps",
                 marks=gaps,
             ),

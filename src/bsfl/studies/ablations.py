@@ -79,11 +79,16 @@ class Ablation:
         )
 
 
-def mean(row: Row, column: str) -> float:
-    """Return the mean of a cell."""
+def cell(row: Row, column: str) -> Interval:
+    """Return a number of a row."""
     found = row[column]
     assert isinstance(found, Interval)
-    return found.mean
+    return found
+
+
+def mean(row: Row, column: str) -> float:
+    """Return the mean of a number of a row."""
+    return cell(row, column).mean
 
 
 def mean_rounds(results: Results, label: str) -> FloatArray:
@@ -99,10 +104,10 @@ class ColdStart(Ablation):
 
     def verdict(self, rows: Sequence[Row]) -> str:
         best = min(rows, key=lambda row: mean(row, "mean round (s)"))
-        took, part = mean(best, "mean round (s)"), mean(best, "over random")
+        took, part = cell(best, "mean round (s)"), cell(best, "over random")
         return (
-            f"{best['policy']} has the shortest rounds: {took:.3g} s, {part:.2f} times those of "
-            f"random selection, at a Gini of {mean(best, 'Gini'):.2f}."
+            f"{best['policy']} has the shortest rounds: {took.text()} s, {part.text('.2f')} times "
+            f"those of random selection, at a Gini of {mean(best, 'Gini'):.2f}."
         )
 
     def rows(self, found: Found) -> list[Row]:
@@ -147,9 +152,9 @@ class Drift(Ablation):
     def verdict(self, rows: Sequence[Row]) -> str:
         by_name = {str(row["policy"]): row for row in rows}
         best = min(rows, key=lambda row: mean(row, "after (s)"))
-        after, kept = mean(best, "after (s)"), mean(by_name["stationary"], "after (s)")
+        after, kept = (cell(row, "after (s)").text() for row in (best, by_name["stationary"]))
         return (
-            f"{best['policy']} is quickest after the change: {after:,.0f} s, where {kept:,.0f} s "
+            f"{best['policy']} is quickest after the change: {after} s, where {kept} s "
             "go by if nothing is forgotten."
         )
 
@@ -209,8 +214,8 @@ class FloorHeld(Ablation):
         by_chance = least.pop("random")
         best = max(least, key=lambda policy: least[policy])
         return (
-            f"{best} leaves nobody below {least[best]:.2f} of its share in any fleet, random "
-            f"selection {by_chance:.2f}."
+            f"With {best} the least served client has {least[best]:.2f} of its share or more in "
+            f"every fleet, with random selection {by_chance:.2f}, on average over worlds."
         )
 
     def adapt(self, scenario: Scenario) -> Scenario:

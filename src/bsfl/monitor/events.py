@@ -21,7 +21,7 @@ from bsfl.solvers.choice import Choice
 WEIGHED, DECIMALS = 20, 4
 """How many of a cohort, the slowest first, are written with what they were weighed by, and how."""
 
-NAMED = 100
+NAMED = 20
 """How many of those that a round waits for are named while it is under way."""
 
 _LOG = logging.getLogger("bsfl")

@@ -18,6 +18,7 @@ from typing import Any
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
+from bsfl.monitor.now import Now, is_at, now_path
 
 _LOG = logging.getLogger("bsfl")
 LARGEST_BYTES = 64 * 2**20
@@ -25,15 +26,6 @@ BLOCK = 2**16
 """Bytes that are looked at in one bite for the end of the last whole line."""
 START = b'{"kind":'
 """How every line begins, so that no other file is taken for a journal."""
-
-_PLAIN_FILE = (
-    os.O_WRONLY
-    | os.O_CREAT
-    | os.O_TRUNC
-    | getattr(os, "O_NOFOLLOW", 0)  # nobody's link leads us to another file,
-    | getattr(os, "O_NONBLOCK", 0)  # and no pipe holds us up
-    | getattr(os, "O_CLOEXEC", 0)
-)
 
 Entry = dict[str, Any]
 
@@ -63,6 +55,7 @@ class Journal:
         self.lists_available = lists_available
         self._file: int | None = None
         self._n_lost = 0
+        self._now = Now(now_path(self.path))
         self._is_shown = True
         self._open()
 
@@ -82,14 +75,10 @@ class Journal:
     def show(self, entry: Entry) -> None:
         """Tell of the round that is under way in NAME.now; if that fails, go on without it."""
         try:
-            file = os.open(_now(self.path), _PLAIN_FILE, 0o666)
-            try:
-                os.write(file, _line(entry))
-            finally:
-                os.close(file)
+            self._now.write(_line(entry))
         except (OSError, ValueError, TypeError) as error:
             if self._is_shown:
-                _LOG.warning("%s cannot be written: %s", _now(self.path), error)
+                _LOG.warning("%s cannot be written: %s", self._now.path, error)
             self._is_shown = False
 
     def close(self) -> None:
@@ -97,9 +86,10 @@ class Journal:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        self._now.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_file", None) is not None:
+        if hasattr(self, "_now"):
             self.close()
 
     def _append(self, entry: Entry) -> None:
@@ -122,7 +112,7 @@ class Journal:
 
     def _open(self) -> int:
         """Return the file, open and whole; another one if it was moved away."""
-        if self._file is not None and _is_at(self._file, self.path):
+        if self._file is not None and is_at(self._file, self.path):
             return self._file
         self.close()
         if self.path.exists() and not stat.S_ISREG(self.path.stat().st_mode):
@@ -171,16 +161,12 @@ def journal_files(path: str | os.PathLike[str]) -> list[Path]:
 
 def under_way(path: str | os.PathLike[str]) -> Entry | None:
     """Return what is told of the round that is under way; None: nothing, or it is being written."""
-    now = _now(Path(path))
+    now = now_path(Path(path))
     try:
         line = now.read_bytes() if now.is_file() else b""
     except OSError:
         return None
     return entry_of(line)
-
-
-def _now(path: Path) -> Path:
-    return path.with_name(f"{path.name}.now")
 
 
 def _rotated(path: Path, number: int) -> Path:
@@ -201,15 +187,6 @@ def entry_of(line: bytes) -> Entry | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _is_at(file: int, path: Path) -> bool:
-    """Return whether an open file is still the one with this name."""
-    try:
-        here, there = os.fstat(file), os.stat(path)
-    except OSError:
-        return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _repair(file: int, path: Path) -> None:

@@ -177,7 +177,7 @@ def advise(
     on where it was when the same command is given again. Example: bsfl advise rounds.jsonl
     """
     with clear_errors():
-        from bsfl.fleet.answers import Columns
+        from bsfl.fleet.answer_log import Columns
 
         columns = Columns(
             client=client_column,

@@ -5,7 +5,7 @@ Two layouts, told apart by their header:
     client,latency_s                                    any number of rows per client; resampled
     client,compute_ms_per_sample,bandwidth_kbps         one row per client; see bsfl.fleet.phones
 
-A log of answers with other columns is read as `bsfl advise` reads it: see bsfl.fleet.answers.
+A log of answers with other columns is read as `bsfl advise` reads it: see bsfl.fleet.answer_log.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answers import Columns, has_answers, read_csv
+from bsfl.fleet.answer_log import Columns, has_answers, read_csv
 from bsfl.fleet.client_rows import quoted, read_rows
 from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import Sizes, phone_latencies

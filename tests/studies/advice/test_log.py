@@ -8,7 +8,7 @@ import pytest
 
 from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answers import Columns
+from bsfl.fleet.answer_log import Columns
 from bsfl.monitor import Journal
 from bsfl.records import FAILED, OK, TIMEOUT
 from bsfl.studies.advice.log import read_log, uncensored
@@ -144,7 +144,7 @@ def test_a_log_that_is_not_there(tmp_path):
 
 
 def test_more_rows_than_memory_has_room_for(written, monkeypatch):
-    monkeypatch.setattr("bsfl.fleet.answers.MAX_ROWS", 3)
+    monkeypatch.setattr("bsfl.fleet.answer_log.MAX_ROWS", 3)
     with pytest.raises(InvalidInput, match="more than 3 rows"):
         read_log(written("client,latency_s\n" + "a,1\n" * 4))
 

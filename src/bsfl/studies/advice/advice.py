@@ -12,7 +12,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answers import Columns
+from bsfl.fleet.answer_log import Columns
 from bsfl.monitor.words import seconds
 from bsfl.policies import POLICIES, Pace
 from bsfl.report import Findings

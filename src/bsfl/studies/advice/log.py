@@ -12,7 +12,7 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answers import Columns, Row, read_csv
+from bsfl.fleet.answer_log import Columns, Row, read_csv
 from bsfl.fleet.client_rows import MAX_ROWS, quoted
 from bsfl.fleet.resampled import Believed, believe
 from bsfl.monitor.journal import START, Entry, journal_files, read_journal

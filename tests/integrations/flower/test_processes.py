@@ -158,8 +158,8 @@ def test_nodes_that_misbehave_spoil_nothing(deployment, tmp_path):
     assert first["is_finite"]
     assert second["is_finite"]
     assert "3" not in second["cohort"], "it is still busy"
-    log = (deployment.folder / "run.log").read_text()
-    assert "says that it is '0', as node" in log
+    log, told = deployment.folder / "run.log", "says that it is '0', as node"
+    deployment.wait(lambda: told in log.read_text(), "the word that a name is taken", 240.0)
 
 
 def test_a_node_that_is_killed_while_others_train_on(deployment, tmp_path):

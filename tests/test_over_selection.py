@@ -53,6 +53,48 @@ def test_a_cohort_of_unreliable_clients_is_larger():
     assert len(bad) > len(good) + 3
 
 
+def kept_of_six(invite, rounds=30):
+    """Return how often each of six clients was among the two that end a round."""
+    delays, kept = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0]), np.zeros(6)
+    for seed in range(10):
+        rng, scheduler = np.random.default_rng(seed), Scheduler(cohort_size=2, invite=invite)
+        for _ in range(rounds):
+            cohort = scheduler.select(available=range(6))
+            seconds = dict(
+                zip(
+                    cohort,
+                    delays[cohort] * np.exp(0.05 * rng.normal(size=len(cohort))),
+                    strict=True,
+                )
+            )
+            first = sorted(cohort, key=seconds.get)[:2]
+            scheduler.observe(
+                {
+                    k: Observation(latency=s, outcome="ok" if k in first else "late")
+                    for k, s in seconds.items()
+                }
+            )
+            kept[first] += 0.1
+    return kept
+
+
+def test_who_is_slower_than_all_others_is_waited_for_now_and_then():
+    assert kept_of_six(1.3)[5] == 0, "a third one always comes before it"
+    assert kept_of_six("auto")[5] >= 1.5, "of 10, its fair number"
+
+
+def test_a_round_waits_for_all_only_if_it_would_leave_out_those_it_mostly_does():
+    scheduler = Scheduler(BSFL(alpha=1000.0), cohort_size=2, invite="auto")
+    for _ in range(4):
+        cohort = scheduler.select(available=range(3))
+        scheduler.observe(
+            {k: Observation(latency=1.0 + k, outcome="late" if k == 2 else "ok") for k in cohort}
+        )
+    assert scheduler.last_round.cohort_size == 2
+    assert sorted(scheduler.select(available=[0, 1, 3])) == [0, 1, 3]
+    assert scheduler.last_round.enough == 2
+
+
 def test_how_many_answers_are_enough_stands_in_the_record(tmp_path):
     scheduler = Scheduler(BSFL(), cohort_size=4, invite=1.5)
     assert len(scheduler.select(available=range(20))) == 6

@@ -88,5 +88,21 @@ def choose_enough(
             break
         context = replace(context, cohort_size=n)
         cohort = choose(context)
+    n_spare = len(cohort) - enough
+    if shuts_out(ledger, cohort, n_spare):
+        plain = replace(context, cohort_size=enough)
+        together = choose(plain)
+        if shuts_out(ledger, together, n_spare):
+            context, cohort = plain, together
+        else:
+            cohort = choose(context)  # the last choice is the one that can be explained
     ledger.last_chance = chance  # now that nothing can be refused any more
     return context, cohort
+
+
+def shuts_out(ledger: Ledger, cohort: IntArray, n_spare: int) -> bool:
+    """Return whether all who would be left out of a round are those who mostly are.
+
+    Then they are waited for: whoever is slower than all others would never enter the model.
+    """
+    return 0 < n_spare <= int(np.count_nonzero(ledger.in_vain(cohort)))

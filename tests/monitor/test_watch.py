@@ -53,6 +53,17 @@ def test_seconds_lost_are_those_beyond_the_next_slowest():
     assert sums.clients["a"].n_ok == 3
 
 
+def test_an_answer_that_comes_late_is_shown_as_late_and_tells_how_long_it_takes():
+    sums = Followed()
+    sums.add(entry(1, [2.0, 0.0], outcome=["ok", None]) | {"latency_s": [2.0, None]})
+    sums.add(entry(2, [3.0, 1.0]))
+    sums.add({"kind": "late", "t": 1, "client": "b", "outcome": "late", "latency_s": 4.0})
+    assert sums.cohorts[0]["outcome"] == ["ok", "late"]
+    assert sums.cohorts[0]["latency_s"] == [2.0, 4.0]
+    assert sums.cohorts[1]["latency_s"] == [3.0, 1.0], "another round's"
+    assert sums.clients["b"].latency_s[0] == pytest.approx(2.0), "of 1 s and 4 s"
+
+
 def test_who_comes_last_together_shares_the_seconds():
     sums = Followed()
     outcome = ["ok", "timeout", "timeout"]

@@ -34,7 +34,8 @@ class ClientSums:
     Attributes:
         n_invited, n_ok, n_timeouts, n_failed, n_late: Invitations, and what became of them.
         n_last: Rounds that waited for it to the end.
-        log_s, log2_s: Sums of the logarithms of its latencies in the model, and of their squares.
+        n_timed, log_s, log2_s: Answers whose latency is known, in time or late, and the sums of the
+            logarithms of these and of their squares.
         lost_s: Seconds that rounds would have been shorter without it: of each round that waited
             for it, the time between the next slowest answer and its own. Those that come last
             together share them.
@@ -47,6 +48,7 @@ class ClientSums:
     n_failed: int = 0
     n_late: int = 0
     n_last: int = 0
+    n_timed: int = 0
     log_s: float = 0.0
     log2_s: float = 0.0
     lost_s: float = 0.0
@@ -57,18 +59,19 @@ class ClientSums:
         name = {"ok": "n_ok", "timeout": "n_timeouts", "failed": "n_failed", "late": "n_late"}
         if outcome in name:
             setattr(self, name[outcome], getattr(self, name[outcome]) + 1)
-        if outcome == "ok":
-            log = math.log(max(float(seconds or 0.0), LEAST_S))
+        if outcome in ("ok", "late") and seconds is not None:
+            log = math.log(max(float(seconds), LEAST_S))
+            self.n_timed += 1
             self.log_s += log
             self.log2_s += log * log
 
     @property
     def latency_s(self) -> tuple[float, float, float] | None:
         """Median of its latencies, and between what times 8 of 10 come; None: it gave no answer."""
-        if not self.n_ok:
+        if not self.n_timed:
             return None
-        mean = self.log_s / self.n_ok
-        sigma = math.sqrt(max(self.log2_s / self.n_ok - mean * mean, 0.0))
+        mean = self.log_s / self.n_timed
+        sigma = math.sqrt(max(self.log2_s / self.n_timed - mean * mean, 0.0))
         low, high = mean - EIGHT_OF_TEN * sigma, mean + EIGHT_OF_TEN * sigma
         return math.exp(mean), math.exp(low), math.exp(high)
 
@@ -142,7 +145,7 @@ class Followed:
             if entry["kind"] == "round":
                 self._round(entry)
             elif entry["kind"] == "late":
-                self._of(entry["client"]).count(entry["outcome"], entry.get("latency_s"))
+                self._late(entry)
         except (KeyError, TypeError, ValueError, OverflowError, OSError):
             return
 
@@ -171,6 +174,14 @@ class Followed:
             self.n_by_hour[hour] += 1
         self.rounds.append(PastRound(t, duration_s, last, len(who), outcome.count("ok")))
         self.cohorts.append(entry)
+
+    def _late(self, entry: Entry) -> None:
+        client, outcome, seconds = entry["client"], entry["outcome"], entry.get("latency_s")
+        self._of(client).count(outcome, seconds)
+        for asked in self.cohorts:
+            if asked["t"] == entry["t"] and client in asked["invited"]:
+                place = asked["invited"].index(client)
+                asked["outcome"][place], asked["latency_s"][place] = outcome, seconds
 
     def _charge(self, duration_s: float, latency: list[Any], who: list[Any]) -> tuple[Any, ...]:
         """Charge the seconds that a round waited for its last to them; return who that is."""

@@ -250,9 +250,16 @@ def test_bad_settings(settings, message):
         Scheduler(BSFL(), **settings)
 
 
-@pytest.mark.parametrize("policy", [BSFL, "bsfl"])
-def test_a_policy_must_be_one(policy):
-    with pytest.raises(InvalidInput, match="policy must have init, select and observe"):
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (BSFL, r"got the class BSFL; did you mean BSFL\(\)\?"),
+        ("bsfl", "got 'bsfl'; bsfl.policies.make_policy makes one by its name"),
+        (object(), "has no init and no select and no observe"),
+    ],
+)
+def test_a_policy_must_be_one(policy, message):
+    with pytest.raises(InvalidInput, match=message):
         Scheduler(policy, cohort_size=3)
 
 

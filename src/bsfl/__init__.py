@@ -49,6 +49,10 @@ LATER = ("Comparison", "compare")
 """Names that bring the simulator along, so they are imported when they are asked for."""
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name not in LATER:
         raise AttributeError(f"module 'bsfl' has no attribute {name!r}")

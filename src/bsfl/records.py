@@ -103,7 +103,8 @@ class Report:
     Attributes:
         clients: Distinct dense indices of the clients that are reported.
         latency: Seconds, NaN for a failure without a time.
-        outcome: Positions in OUTCOMES.
+        outcome: Positions in OUTCOMES: 0 ok, 1 timeout, 2 failed, 3 late. `answered` says who
+            answered, in time or late.
         loss: Local losses, NaN where none was given.
         samples: Sample counts, NaN where none was given.
         chosen: Clients whose selection this report books: the whole cohort in the first report of

@@ -16,7 +16,7 @@ from bsfl.monitor.events import Events, JournalLike, OnRound
 from bsfl.monitor.monitored import Monitored
 from bsfl.over_selection import Invite, check_invite, choose_enough
 from bsfl.policies import Pace, Policy
-from bsfl.policies.base import check_places
+from bsfl.policies.base import check_places, check_policy_object
 from bsfl.randomness import stream
 from bsfl.records import NOBODY, BoolArray, IntArray, Observation, Report, Roster, RoundContext
 from bsfl.requirements import needs_of
@@ -78,8 +78,7 @@ class Scheduler(Monitored):
                 over: when enough have answered, all are reported, or the next one begins.
         """
         policy = Pace() if policy is None else policy
-        if not isinstance(policy, Policy) or isinstance(policy, type):
-            raise InvalidInput(f"policy must have init, select and observe, got {policy!r}")
+        check_policy_object(policy)
         self.policy = policy
         self.cohort_size = checks.natural("cohort_size", cohort_size)
         self.invite = check_invite(invite)

@@ -254,11 +254,17 @@ class Life:
         elif invite is not None:
             low = high = math.ceil(round(invite * m, 6))
         low, high = min(low, len(pool)), min(high, len(pool))
+        if invite == "auto" and self.mostly_late(cohort):
+            low = min(m, len(pool))  # they are waited for
         if getattr(self.policy, "chooses_fewer", False):
             low = min(1, low)
         assert low <= len(cohort) <= high, (len(cohort), low, high)
         assert self.scheduler.last_round.t == self.t
         assert self.scheduler.last_round.n_available == len(pool)
+
+    def mostly_late(self, cohort):
+        rows = {row["client"]: row for row in self.scheduler.table()}
+        return any(rows[client]["late"] > rows[client]["answers"] for client in cohort)
 
     def select_wrongly(self):
         named, sizes = None, {}

@@ -199,6 +199,45 @@ class LearnsInItself(Sound):
         self.n[report.chosen] += 1
 
 
+class RemembersInAList(Sound):
+    def __init__(self):
+        self.past = []
+
+    def select(self, state, context, rng):
+        late = len(self.past) % 12 // 6
+        return super().select(Chosen(state.n * late), context, rng)
+
+    def observe(self, state, context, report):
+        self.past.append(context.t)
+        super().observe(state, context, report)
+
+
+class Cools(Sound):
+    epsilon = 1.0
+
+    def select(self, state, context, rng):
+        self.epsilon *= 0.99
+        return super().select(state, context, rng)
+
+
+class ReturnsItsState(Sound):
+    def observe(self, state, context, report):
+        n = state.n.copy()
+        n[report.chosen] += 1
+        return Chosen(n)
+
+
+class ChangesTheReport(Sound):
+    def observe(self, state, context, report):
+        report.latency[:] = 0.0
+        super().observe(state, context, report)
+
+
+class WrongSignature(Sound):
+    def select(self, state, available, m, rng):
+        return available[:m]
+
+
 class SharesItsState(Sound):
     shared = Chosen(np.zeros(40, dtype=np.int64))
 
@@ -223,7 +262,12 @@ FAULTS = {
     StateIsADict: "keep_a_state_that_can_be_saved: the state must be a dataclass .* got dict",
     Floats: "choose_right_cohorts: select must return whole numbers, got float64",
     CannotTakeAll: r"play_with_the_whole_fleet: ValueError: kth\(=12\) out of bounds",
-    LearnsInItself: "learn_in_the_state_alone: .* something is learned outside the state",
+    LearnsInItself: "learn_in_the_state_alone: playing changed n of the policy itself",
+    RemembersInAList: "learn_in_the_state_alone: playing changed past of the policy itself",
+    Cools: "learn_in_the_state_alone: playing changed epsilon of the policy itself",
+    ReturnsItsState: "leave_the_report_as_it_is: .* it returns is not used, got Chosen",
+    ChangesTheReport: "leave_the_report_as_it_is: observe changed latency of the report",
+    WrongSignature: "choose_right_cohorts: TypeError: .*so are .* other rules",
     SharesItsState: "learn_in_the_state_alone: ",
     ShufflesTheQuestion: "select_without_change: select changed context.available",
 }
@@ -238,5 +282,5 @@ def test_every_fault_is_named(fault):
 
 def test_a_sound_policy_passes_and_a_class_is_none():
     check_policy(Sound())
-    with pytest.raises(AssertionError, match="must be an object with init, select and observe"):
+    with pytest.raises(AssertionError, match=r"got the class Sound; did you mean Sound\(\)\?"):
         check_policy(Sound)

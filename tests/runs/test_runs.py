@@ -57,6 +57,26 @@ def test_records_hold_what_the_simulation_said(finished):
     assert [tuple(c) for c in stored["cohort"].tolist()] == [r.cohort for r in records]
 
 
+def test_who_fails_is_named(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from bsfl import UniformRandom\n"
+        "class Fails(UniformRandom):\n"
+        "    def observe(self, state, context, report):\n"
+        "        if context.t == 4: raise ZeroDivisionError('by hand')\n"
+        "class Cheats(UniformRandom):\n"
+        "    def select(self, state, context, rng):\n"
+        "        return super().select(state, context, rng)[:2 if context.t == 4 else 3]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ZeroDivisionError) as told:
+        run_scenario(parse(policies__x={"policy": "mine.py:Fails"}), tmp_path / "one", jobs=2)
+    assert told.value.__notes__ == ["in study [policies.x], seed 0"]
+    with pytest.raises(
+        InvalidInput, match=r"study \[policies.x\], seed .*: the policy must choose 3"
+    ):
+        run_scenario(parse(policies__x={"policy": "mine.py:Cheats"}), tmp_path / "two", jobs=2)
+
+
 def test_finished_runs_are_not_computed_again(finished, monkeypatch):
     before = contents(finished.folder)
 

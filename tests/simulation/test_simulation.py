@@ -9,7 +9,7 @@ from bsfl.fleet import Flaky, Fleet, Independent, Intervals, Scaled, lognormal
 from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
 from bsfl.records import Report, RoundContext
-from bsfl.rounds import RoundPlan
+from bsfl.rounds import BufferPlan, RoundPlan
 from bsfl.simulation import (
     Objective,
     RegretMeter,
@@ -32,6 +32,33 @@ def run(*cohort, latencies, **plan):
     settings = {"cohort_size": max(len(cohort), 1), "deadline_s": 60.0} | plan
     clients = np.array(cohort, dtype=int)
     return run_round(clients, np.array(latencies)[clients], RoundPlan(**settings))
+
+
+class Cheats(UniformRandom):
+    """Choose whoever it likes, there or not."""
+
+    def select(self, state, context, rng):
+        return (
+            np.arange(context.cohort_size) if context.t > 3 else super().select(state, context, rng)
+        )
+
+
+@pytest.mark.parametrize("plan", [None, BufferPlan(concurrency=3, buffer=3)])
+def test_nobody_wins_by_choosing_clients_that_are_not_there(plan):
+    world = fleet(availability=Independent(0.3))
+    rounds = simulate(Cheats(), world, cohort_size=3, rounds=50, plan=plan)
+    with pytest.raises(InvalidInput, match="the policy must choose . distinct available clients"):
+        list(rounds)
+
+
+def test_a_policy_may_return_a_list_and_must_be_an_object():
+    class Lists(UniformRandom):
+        def select(self, state, context, rng):
+            return super().select(state, context, rng).tolist()
+
+    assert len(list(simulate(Lists(), fleet(), cohort_size=3, rounds=5))) == 5
+    with pytest.raises(InvalidInput, match="did you mean UniformRandom"):
+        list(simulate(UniformRandom, fleet(), cohort_size=3, rounds=5))
 
 
 def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():

@@ -57,7 +57,8 @@ class Index(Protocol):
         explores_first: Whether clients never chosen must all be tried before any is judged.
     """
 
-    explores_first: bool
+    @property
+    def explores_first(self) -> bool: ...
 
     def init(self) -> State:
         """Return what is known beside the averages before the first round."""

@@ -113,9 +113,12 @@ class Ledger(ClientState):
         return np.asarray((self.answered - self.late) / fair)
 
     def in_vain(self, clients: IntArray) -> BoolArray:
-        """Return whether more answers of each client came too late than entered the model."""
+        """Return whether more answers of each client came too late than entered the model.
+
+        Once is no habit.
+        """
         late = pick(self.late, clients)
-        return np.asarray(2 * late > pick(self.answered, clients))
+        return np.asarray((late > 1) & (2 * late > pick(self.answered, clients)))
 
     def chance(self, clients: IntArray) -> FloatArray:
         """Return s_k, the chance that each client answers in time: its own record and the fleet's.

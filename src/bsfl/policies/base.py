@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bsfl.checks import short
 from bsfl.errors import InvalidInput
 from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
 from bsfl.solvers.choice import Choice
@@ -44,6 +45,26 @@ class Policy(Protocol):
 
     def observe(self, state: State, context: RoundContext, report: Report) -> None:
         """Learn from a report. The only place where the state changes; costs O(cohort)."""
+
+
+def check_policy_object(policy: object) -> None:
+    """Check that something has the methods of a policy; a class or a name is not one yet."""
+    if isinstance(policy, type):
+        raise InvalidInput(
+            f"policy must be an object, got the class {policy.__name__}; "
+            f"did you mean {policy.__name__}()?"
+        )
+    if isinstance(policy, str):
+        raise InvalidInput(
+            f"policy must be an object such as Pace(), got {short(policy)}; "
+            "bsfl.policies.make_policy makes one by its name"
+        )
+    missing = [name for name in ("init", "select", "observe") if not hasattr(policy, name)]
+    if missing:
+        raise InvalidInput(
+            f"policy must have init, select and observe; {short(policy)} has no "
+            f"{' and no '.join(missing)}"
+        )
 
 
 def chosen_by(policy: Policy, state: State, context: RoundContext, rng: Rng) -> Choice:

@@ -154,7 +154,8 @@ def run_one(results: Results, label: str, world: int, workers: int, parent: int)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}
     records = play(scenario, policy, fleet, world, **parts)
-    run_file.append(while_alive(parent, records), policy.mean_s)
+    with at(f"{scenario.name} [policies.{label}], seed {scenario.first_seed + world}"):
+        run_file.append(while_alive(parent, records), policy.mean_s)
     run_file.checkpoint.unlink(missing_ok=True)
 
 
@@ -164,6 +165,7 @@ class Timed:
     def __init__(self, policy: Policy) -> None:
         self.policy, self.seconds, self.rounds = policy, 0.0, 0
         self.weights = getattr(policy, "weights", None)
+        self.chooses_fewer = getattr(policy, "chooses_fewer", False)
 
     def init(self, n_clients: int) -> State:
         return self.policy.init(n_clients)

@@ -42,8 +42,11 @@ def required(table: Table, keys: Iterable[str]) -> None:
 
 @contextmanager
 def at(place: str) -> Iterator[None]:
-    """Put the place in front of every message about bad input."""
+    """Put the place in front of every message about bad input, and behind every other error."""
     try:
         yield
     except InvalidInput as error:
         raise InvalidInput(f"{place}: {error}") from None
+    except Exception as error:  # in a policy, a task or a model of latencies of the user's own
+        error.add_note(f"in {place}")
+        raise

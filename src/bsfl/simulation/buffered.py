@@ -11,7 +11,7 @@ from bsfl.estimation.ledger import Ledger
 from bsfl.fleet import Fleet
 from bsfl.fleet.lies import Hearsay
 from bsfl.learning.task import Params, Update
-from bsfl.policies.base import Policy, weigher
+from bsfl.policies.base import Policy, checked_cohort, weigher
 from bsfl.randomness import stream
 from bsfl.records import NOBODY, OK, TIMEOUT, IntArray, Report, RoundContext, RoundRecord
 from bsfl.rounds import Buffer, BufferPlan
@@ -80,7 +80,8 @@ def simulate_buffered(
             t += 1
             online_s = fleet.online_s(clock_s)
             here = replace(context(t, idle), online_s=None if online_s is None else online_s[idle])
-            chosen = policy.select(state, here, stream(seed, "policy", t))
+            cohort = policy.select(state, here, stream(seed, "policy", t))
+            chosen = checked_cohort(policy, here, cohort)
             ledger.offer(idle, 1)
             policy.observe(state, here, Report.of({}, chosen=chosen))
             (client,) = chosen.tolist()

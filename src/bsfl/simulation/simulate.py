@@ -11,7 +11,7 @@ from bsfl.estimation.ledger import Ledger
 from bsfl.fleet import Fleet
 from bsfl.fleet.lies import Hearsay
 from bsfl.over_selection import choose_enough
-from bsfl.policies.base import Policy, weigher
+from bsfl.policies.base import Policy, check_policy_object, checked_cohort, weigher
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray, RoundContext, RoundRecord
 from bsfl.rounds import BufferPlan, RoundPlan
@@ -47,6 +47,7 @@ def simulate(
         objective: What regret is measured in; None: regret is not computed.
         training: What the cohorts train; None: they only take their time.
     """
+    check_policy_object(policy)
     checks.cohort_fits(cohort_size, fleet.n_clients)
     if isinstance(plan, BufferPlan):
         yield from simulate_buffered(
@@ -63,7 +64,8 @@ def simulate(
     t, clock_s = 0, 0.0
 
     def choose(context: RoundContext) -> IntArray:
-        return policy.select(state, context, stream(seed, "policy", context.t))
+        cohort = policy.select(state, context, stream(seed, "policy", context.t))
+        return checked_cohort(policy, context, cohort)
 
     while t < rounds and clock_s < time_s:
         t += 1

@@ -1,5 +1,6 @@
 """What every policy must do, whatever its rule."""
 
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ import numpy as np
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import Policy
+from bsfl.policies.base import check_policy_object
 from bsfl.records import IntArray, Observation, Outcome, Report, Roster, RoundContext
 from bsfl.requirements import LOSS, SAMPLES, needs_of
 from bsfl.scheduler import Scheduler
@@ -23,22 +25,29 @@ K, M = 12, 4
 def check_policy(policy: Policy) -> None:
     """Check that a policy keeps the contract; an AssertionError names every rule that it breaks."""
     name = type(policy).__name__
-    if isinstance(policy, type) or not isinstance(policy, Policy):
-        raise AssertionError(
-            f"a policy must be an object with init, select and observe, got {policy!r}"
-        )
-    broken = []
+    try:
+        check_policy_object(policy)
+    except InvalidInput as error:
+        raise AssertionError(str(error)) from None
+    broken: dict[str, list[str]] = {}  # rules by what was seen
     for check in CHECKS.values():
         try:
             check(policy)
         except AssertionError as fault:
-            broken.append(f"{check.__name__}: {fault}")
+            broken.setdefault(f"{fault}", []).append(check.__name__)
         except Exception as fault:  # a policy may fail in any way
-            rule = (check.__doc__ or "").partition("\n")[0]
-            broken.append(f"{check.__name__}: {type(fault).__name__}: {fault} ({rule})")
+            broken.setdefault(f"{type(fault).__name__}: {fault}", []).append(check.__name__)
     if broken:
-        lines = "".join(f"\n  {line}" for line in broken)
-        raise AssertionError(f"{name} breaks {len(broken)} of {len(CHECKS)} rules:{lines}")
+        lines = "".join(f"\n  {_line(seen, rules)}" for seen, rules in broken.items())
+        n_broken = sum(map(len, broken.values()))
+        raise AssertionError(f"{name} breaks {n_broken} of {len(CHECKS)} rules:{lines}")
+
+
+def _line(seen: str, rules: list[str]) -> str:
+    """Return what was seen, and what the first rule says that it breaks."""
+    about = (CHECKS[rules[0]].__doc__ or "").partition("\n")[0]
+    others = f"; so are {len(rules) - 1} other rules" if rules[1:] else ""
+    return f"{rules[0]}: {seen} ({about}{others})"
 
 
 def context(
@@ -140,9 +149,16 @@ def _global_numpy() -> str:
 
 def learn_in_the_state_alone(policy: Policy) -> None:
     """What is learned is in the state: a second run from a fresh one is like the first."""
+    before = _attributes(policy)
     first, second = (
-        [cohort_of(policy, play(policy, policy.init(K), n), context(n + 1)) for n in (0, 3, 9)]
+        [cohort_of(policy, play(policy, policy.init(K), n), context(n + 1)) for n in (0, 3, 10)]
         for _ in range(2)
+    )
+    after = _attributes(policy)
+    changed = sorted(name for name in after if after[name] != before.get(name))
+    assert not changed, (
+        f"playing changed {', '.join(changed)} of the policy itself: what is learned belongs into "
+        "the state"
     )
     assert first == second, (
         "a run from a fresh state differs from the one before: something is learned outside the "
@@ -154,6 +170,34 @@ def learn_in_the_state_alone(policy: Policy) -> None:
         if isinstance(leaf, np.ndarray):
             shared = any(np.shares_memory(leaf, mine) for mine in arrays)
             assert not shared, f"init gave the same array twice: {name}"
+
+
+def _attributes(policy: Policy) -> dict[str, bytes | str]:
+    """Return what a policy holds itself, to be compared."""
+    slots = (name for kind in type(policy).__mro__ for name in getattr(kind, "__slots__", ()))
+    names = {*slots, *getattr(policy, "__dict__", ())}
+    held = {name: getattr(policy, name) for name in names if hasattr(policy, name)}
+    found: dict[str, bytes | str] = {}
+    for name, value in held.items():
+        try:
+            found[name] = pickle.dumps(value)
+        except Exception:  # such as a lambda: it is compared by its looks
+            found[name] = repr(value)
+    return found
+
+
+def leave_the_report_as_it_is(policy: Policy) -> None:
+    """Learning changes the state that is given, and nothing else: not the report either."""
+    state, report = play(policy, policy.init(K), 3), answers([1, 4, 7, 9])
+    columns = ("clients", "latency", "outcome", "loss", "samples", "chosen")
+    before = {name: getattr(report, name).tobytes() for name in columns}
+    returned: Any = policy.observe(state, context(4), report)  # type: ignore[func-returns-value]
+    assert returned is None, (
+        "observe must change the state that it is given; what it returns is not used, "
+        f"got {type(returned).__name__}"
+    )
+    changed = [name for name in columns if getattr(report, name).tobytes() != before[name]]
+    assert not changed, f"observe changed {', '.join(changed)} of the report"
 
 
 def keep_a_state_that_can_be_saved(policy: Policy) -> None:
@@ -276,11 +320,13 @@ def doubt_the_silent(policy: Policy) -> None:
         chosen.update(cohort)
         scheduler.observe({k: answer(k) for k in cohort if k % 3})
     silent = sum(chosen[k] for k in range(0, 10, 3))
-    assert silent < 0.45 * chosen.total(), f"the silent were chosen {silent} times of 400"
+    assert silent < 0.45 * chosen.total(), (
+        f"clients that never report had {silent} of 400 places, {0.4 * 400:.0f} would be their part"
+    )
 
 
 def say_what_is_missing(policy: Policy) -> None:
-    """What is needed and not given is an error at once, and changes nothing; nothing else is."""
+    """Who `needs` losses or samples raises InvalidInput where there are none; nobody else."""
     needs, state = needs_of(policy), policy.init(K)
     bare = RoundContext(t=1, available=np.arange(K), cohort_size=M)
     before = contents(state)
@@ -340,6 +386,7 @@ CHECKS: dict[str, Callable[[Policy], None]] = {
         select_without_change,
         repeat_with_equal_generators,
         learn_in_the_state_alone,
+        leave_the_report_as_it_is,
         keep_a_state_that_can_be_saved,
         hear_nothing,
         survive_silence,

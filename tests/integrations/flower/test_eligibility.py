@@ -39,9 +39,7 @@ def test_eligibility_is_asked_before_every_round():
 
 def test_too_few_eligible_nodes_are_counted():
     selected, grid = federation(fleet(1, 1, 1), eligible=lambda node: node.name == "0", wait_s=5.0)
-    with pytest.raises(
-        NotEnoughClients, match="3 have said who they are, 1 are eligible, 1 are free"
-    ):
+    with pytest.raises(NotEnoughClients, match="3 are known, 1 are eligible, 1 are free"):
         start(selected, grid)
 
 

@@ -330,7 +330,7 @@ def test_a_thief_that_tells_a_name_in_its_reply_trains_as_nobody(caplog):
 
 def test_nodes_that_share_a_name_are_told_apart_from_silent_ones():
     selected, grid = federation(fleet(1, 1, 1), identity=lambda node: "same")
-    with pytest.raises(NotEnoughClients, match="3 have said who they are as 1 clients, 1 are free"):
+    with pytest.raises(NotEnoughClients, match="3 are known as 1 clients, 1 are free"):
         start(selected, grid)
 
 

@@ -132,13 +132,15 @@ class Nodes:
                 return idle
             if is_late and (len(clients) < min_clients or is_settled()):
                 raise NotEnoughClients(
-                    f"waited {waited_s:.0f} s for {min_clients} clients ({min_free} of them free): "
-                    f"{self._n_online} nodes are connected, {self.directory.n_named} have said who "
-                    f"they are{self._apart(len(clients))}, {len(idle)} are free"
+                    f"waited {waited_s:.0f} s (wait_s) for {min_clients} clients (cohort_size, or "
+                    f"min_clients), of whom at least {min_free} must be free: {self._n_online} "
+                    f"nodes are connected, {self.directory.n_named} are known"
+                    f"{self._apart(len(clients))}, {len(idle)} are free"
                 )
             if n_before != (n_before := len(clients)):
                 _LOG.info(
-                    "bsfl: waiting; %d of %d nodes can be invited, at least %d must",
+                    "bsfl: waiting up to %.0f s; %d of %d nodes can be invited, at least %d must",
+                    wait_s,
                     n_before,
                     self._n_online,
                     min_clients,
@@ -146,7 +148,7 @@ class Nodes:
             (pause if is_there else self.clock.sleep)(pause_s(waited_s))
 
     def _apart(self, n_clients: int) -> str:
-        """Return what becomes of nodes that have said who they are, if not all can be invited."""
+        """Return what becomes of nodes that are known, if not all can be invited."""
         n_named, n_known = self.directory.n_named, len(self.directory.clients())
         shared = f" as {n_known} clients" if n_known < n_named else ""
         return f"{shared}, {n_clients} are eligible" if n_clients < n_known else shared

@@ -125,6 +125,8 @@ def test_small_figures(study, name):
         (["run", "study.toml", "--policy", "pace,age"], "unknown policy 'pace,age'; did you mean"),
         (["inspect", "gone.bsfl"], "gone.bsfl: No such file or directory\n"),
         (["scenarios", "copy", "demo", "gone/x.toml"], "gone/x.toml: No such file or directory\n"),
+        (["run", "study.toml", "--out", "study.toml"], "study.toml is a file; a folder is needed"),
+        (["ablation", "drift", "--out", "study.toml"], "study.toml is a file; a folder is needed"),
         (["watch", "."], "error: .: Is a directory"),
         (["watch", "study.toml", "--port", "70000"], "Invalid value for '--port'"),
     ],

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bsfl import checks
 from bsfl.cli.terminal import (
     Backend,
     Jobs,
@@ -224,7 +225,7 @@ def _conduct(
     from bsfl.runs import watch
     from bsfl.studies.study import Effort
 
-    folder = Path("results", out) if isinstance(out, str) else out
+    folder = checks.folder(Path("results", out) if isinstance(out, str) else out)
     shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
         findings = made.play(folder, Effort(watch=shown, steps=steps, **effort))

@@ -15,6 +15,7 @@ from bsfl.cli.terminal import (
     Seeds,
     clear_errors,
     policy_names,
+    say,
     scenario_names,
 )
 from bsfl.errors import InvalidInput
@@ -228,7 +229,7 @@ def _conduct(
     folder = checks.folder(Path("results", out) if isinstance(out, str) else out)
     shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
-        findings = made.play(folder, Effort(watch=shown, steps=steps, **effort))
+        findings = made.play(folder, Effort(watch=shown, steps=steps, say=say, **effort))
     write_and_show(findings, folder)
 
 

@@ -47,6 +47,7 @@ class Registry(Mapping[str, T]):
         known: What comes with bsfl, or "module:name" for what is imported when it is asked for.
         group: Entry points of other packages that belong here; None: there are none.
         given: What such a thing is called with; the parameters after these are its settings.
+        instead: What else may stand where such a thing can, for messages; "": nothing.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Registry(Mapping[str, T]):
         *,
         group: str | None = None,
         given: Sequence[str] = (),
+        instead: str = "",
     ) -> None:
         self.what, self.known, self.group, self.given = what, dict(known), group, tuple(given)
+        self.instead = instead
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -147,6 +150,11 @@ class Registry(Mapping[str, T]):
     def part(self, value: Plain) -> Any:
         """Return the part that plain data stands for: a table or a name; others are left alone."""
         if isinstance(value, str):
+            if self.instead and value not in self:
+                known = ", ".join(self)
+                raise InvalidInput(
+                    f"{self.what} must be {self.instead} or one of {known}, got {value!r}"
+                )
             return self.make(value)
         if not isinstance(value, Mapping):
             return value

@@ -13,12 +13,22 @@ from bsfl.cli.terminal import clear_errors, console, errors, say
 from bsfl.errors import DataError
 from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, where_is
 
-data = typer.Typer(help="List and get data sets.", no_args_is_help=True, rich_markup_mode=None)
+data = typer.Typer(help="List and get data sets.", rich_markup_mode=None)
 
 DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Your data folder. [BSFL_DATA_DIR, else the user's cache]"),
 ]
+
+
+@data.callback(invoke_without_command=True)
+def list_all(context: typer.Context) -> None:
+    """List and get data sets.
+
+    Example: bsfl data get fashion-mnist
+    """
+    if context.invoked_subcommand is None:
+        list_command()
 
 
 @data.command(name="list")

@@ -317,7 +317,9 @@ def test_the_old_name_still_works(log_file, tmp_path, monkeypatch):
 
 def test_a_log_of_one_client_leaves_no_choice(tmp_path):
     (tmp_path / "log.csv").write_text("client,latency_s\na,1\n")
-    with pytest.raises(InvalidInput, match=r"log\.csv has one client, so there is nothing to choose"):
+    with pytest.raises(
+        InvalidInput, match=r"log\.csv has one client, so there is nothing to choose"
+    ):
         Advice(log=tmp_path / "log.csv").play(tmp_path, Effort(jobs=1))
 
 

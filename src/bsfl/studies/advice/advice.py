@@ -102,7 +102,8 @@ class Advice:
         if size >= n_clients:
             said = "" if self.cohort_size else " as the journal says; choose with --cohort-size"
             raise InvalidInput(
-                f"cohort_size must be below the {n_clients:,} clients of the log, got {size:,}{said}"
+                f"cohort_size must be below the {n_clients:,} clients of the log, got {size:,}"
+                + said
             )
         return Setting(policy=RANDOM, cohort_size=size, deadline_s=log.deadline_s)
 

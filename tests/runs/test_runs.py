@@ -102,6 +102,13 @@ def test_another_scenario_is_kept_out(finished):
         run_scenario(parse(rounds=31), finished.folder, jobs=1)
 
 
+def test_a_split_that_cannot_be_dealt_is_named_with_its_table(tmp_path):
+    split = {"kind": "dirichlet", "alpha": -1.0}
+    learning = {"dataset": "fashion-mnist-small", "split": split}
+    with pytest.raises(InvalidInput, match=r"study: \[learning\.split\]: alpha must be a finite"):
+        run_scenario(parse(learning=learning), tmp_path, jobs=1)
+
+
 def test_a_policy_under_its_own_name_may_be_named_or_not(tmp_path):
     run_scenario(parse(policies__random={}), tmp_path, seeds=1, jobs=1)
     named = parse(policies__random={"policy": "random"})

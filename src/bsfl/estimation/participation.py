@@ -85,9 +85,7 @@ class MaxGini(Aim):
         return self.limit - gini(share) - MARGIN
 
 
-AIMS: Registry[type] = Registry(
-    "alpha", {"floor": Floor, "max-gini": MaxGini}, instead="a number"
-)
+AIMS: Registry[type] = Registry("alpha", {"floor": Floor, "max-gini": MaxGini}, instead="a number")
 
 
 def turn(context: RoundContext, n_known: int) -> float:

@@ -125,7 +125,6 @@ def test_small_figures(study, name):
         (["run", "missing.toml"], "error: there is no scenario file missing.toml"),
         (["run", "."], "error: . is a folder; name a scenario file, such as my.toml"),
         (["data", "list", "--data-dir", "study.toml"], "study.toml is a file; a folder is needed"),
-        (["data", "get", "cifar10", "--data-dir", "study.toml"], "study.toml is a file; a folder"),
         (["report", "."], "holds no results (there is no manifest.json)"),
         (["reproduce", "figure-9"], "error: unknown figure 'figure-9'; known are regret-iid"),
         (["run", "study.toml", "--seeds", "0"], "Invalid value for '--seeds'"),

@@ -227,6 +227,17 @@ def test_a_folder_that_cannot_be_written_to_is_said_and_the_cache_used(
     assert any("could not keep a copy" in line for line in lines)
 
 
+def test_a_file_in_place_of_the_data_folder_is_refused_before_anything_is_fetched(tmp_path, known):
+    entry, _ = fake_fashion(remote=(failing("official address"),))
+    known(entry)
+    (tmp_path / "file").write_text("in the way")
+    words = ["data", "get", "fashion-mnist", "--data-dir", str(tmp_path / "file")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "file is a file; a folder is needed" in done.output.replace("\n", "")
+    assert "official address" not in done.output
+
+
 def test_download(tmp_path, known, server):
     urls = [f"{server}/{name}.gz" for name in IDX_FILES.values()]
     entry, arrays = fake_fashion(remote=(from_addresses(urls, LIMITS),))

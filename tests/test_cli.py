@@ -70,7 +70,13 @@ def test_the_package_can_be_run():
 def test_lists():
     listed = bsfl("policies").output
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in POLICIES)
+    assert re.search(r"^oort .* Needs losses and samples\.", listed, re.MULTILINE)
+    assert re.search(r"^tifl .* Needs losses\.", listed, re.MULTILINE)
+    assert re.search(r"^weighted .* Needs samples\.", listed, re.MULTILINE)
+    assert not re.search(r"^(bsfl|pace|random) .* Needs", listed, re.MULTILINE)
     listed = bsfl("scenarios").output
+    assert bsfl("scenarios", "list").output == listed
+    assert bsfl("data").output == bsfl("data", "list").output != ""
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in PAPER_SCENARIOS)
     assert f"bsfl reproduce: {', '.join((*PAPER_SCENARIOS, *FIGURES))}" in listed
 
@@ -117,6 +123,8 @@ def test_small_figures(study, name):
     [
         (["run", "demoo"], "error: unknown scenario 'demoo'; did you mean 'demo'?"),
         (["run", "missing.toml"], "error: there is no scenario file missing.toml"),
+        (["run", "."], "error: . is a folder; name a scenario file, such as my.toml"),
+        (["data", "list", "--data-dir", "study.toml"], "study.toml is a file; a folder is needed"),
         (["report", "."], "holds no results (there is no manifest.json)"),
         (["reproduce", "figure-9"], "error: unknown figure 'figure-9'; known are regret-iid"),
         (["run", "study.toml", "--seeds", "0"], "Invalid value for '--seeds'"),
@@ -125,6 +133,8 @@ def test_small_figures(study, name):
         (["run", "study.toml", "--policy", "pace,age"], "unknown policy 'pace,age'; did you mean"),
         (["inspect", "gone.bsfl"], "gone.bsfl: No such file or directory\n"),
         (["scenarios", "copy", "demo", "gone/x.toml"], "gone/x.toml: No such file or directory\n"),
+        (["run", "study.toml", "--out", "study.toml"], "study.toml is a file; a folder is needed"),
+        (["ablation", "drift", "--out", "study.toml"], "study.toml is a file; a folder is needed"),
         (["watch", "."], "error: .: Is a directory"),
         (["watch", "study.toml", "--port", "70000"], "Invalid value for '--port'"),
     ],
@@ -188,19 +198,26 @@ def without(packages, *words, cwd=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("package", "extra", "words"),
+    ("packages", "extra", "words"),
     [
-        ("typer", "cli", ["policies"]),
-        ("joblib", "sim", ["run", "phones"]),
-        ("matplotlib", "plots", ["reproduce", "generalization"]),
-        ("plotly", "plots", ["report", "."]),
+        (["typer"], "cli", ["policies"]),
+        (["joblib"], "sim", ["run", "phones"]),
+        (["matplotlib"], "plots", ["reproduce", "generalization"]),
+        (["plotly"], "plots", ["report", "."]),
+        (["typer", "joblib", "matplotlib"], "cli", ["policies"]),
+        (["typer", "joblib", "matplotlib"], "cli,sim,plots", ["run", "demo"]),
+        (["joblib", "matplotlib"], "sim,plots", ["run", "demo"]),
+        (["joblib", "matplotlib"], "sim", ["run", "demo", "--csv"]),
+        (["joblib", "plotly"], "sim,plots", ["reproduce", "generalization"]),
     ],
 )
-def test_a_missing_extra_is_asked_for_by_the_command_that_needs_it(package, extra, words, tmp_path):
-    done = without([package], *words, cwd=tmp_path)
+def test_missing_extras_are_asked_for_at_once_by_the_command_that_needs_them(
+    packages, extra, words, tmp_path
+):
+    done = without(packages, *words, cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert not list(tmp_path.iterdir()), "nothing was begun"
-    said = f"error: this needs {package}, which is not installed; run: {pip_line(extra)}\n"
+    said = f"error: this needs {packages[0]}, which is not installed; run: {pip_line(extra)}\n"
     assert done.stderr == said
     assert "pyproject.toml" in os.listdir(re.search(r"-e '(.*)\[", said)[1]), "works in a clone"
 
@@ -297,7 +314,7 @@ def test_settings_of_policies_on_the_command_line(study):
         (["--set", "bslf.alpha=3"], "no policy is called 'bslf'; did you mean 'bsfl'?"),
         (["--set", "bsfl.alpa=3"], "unknown key 'alpa'; did you mean 'alpha'?"),
         (["--set", "bsfl.alpha"], "a setting must be key=value or policy.key=value"),
-        (["--set", "bsfl.alpha=much"], "unknown weight 'much'"),
+        (["--set", "bsfl.alpha=much"], "must be a number or one of floor, max-gini, got 'much'"),
         (["--csv", "--json"], "choose one of --csv and --json"),
     ],
 )
@@ -349,6 +366,15 @@ def test_a_start_of_ones_own_passes_its_test(study, what, name, file):
     again = bsfl("new", what, name)
     assert again.exit_code == 2
     assert f"{file} and {test.name} are there already; nothing was written" in again.output
+
+
+def test_a_start_elsewhere_says_how_to_try_it_from_here(study):
+    said = bsfl("new", "policy", "Good", "--folder", "there").output.splitlines()
+    assert said == [
+        "wrote there/good.py and there/test_good.py",
+        "try it: bsfl run phones --policy there/good.py:Good",
+        "test it: pytest there/test_good.py",
+    ]
 
 
 def test_a_start_says_what_is_wrong(study):

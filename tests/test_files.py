@@ -59,6 +59,13 @@ def test_planted_files_do_no_harm(tmp_path):
     assert (tmp_path / "s").read_bytes() == b"new"
 
 
+def test_a_missing_folder_is_named_and_no_hidden_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No such file or directory: '.*/gone'$"):
+        Scheduler(UniformRandom(), cohort_size=1).save(tmp_path / "gone" / "s.bsfl")
+    with pytest.raises(OSError, match="too long: '.*/nnn+'$"):
+        replace_file(tmp_path / ("n" * 250), b"")
+
+
 def test_what_a_killed_writer_left_behind_is_removed(tmp_path):
     left = tmp_path / f".s.{'a' * 16}.tmp"
     left.write_bytes(b"half")

@@ -1,5 +1,6 @@
 """Names, settings, plain data, entry points and files of a user's own."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -126,11 +127,31 @@ def test_a_policy_in_a_file_is_run_once_and_is_the_same_class(tmp_path, capsys):
 
 def test_a_file_that_fails_says_why_and_can_be_mended(tmp_path):
     path = tmp_path / "broken.py"
-    path.write_text("1 / 0")
-    with pytest.raises(ZeroDivisionError):
-        POLICIES.find(f"{path}:Mine")
+    (tmp_path / "broken_neighbour.py").write_text("\n\nx = = 1\n")
+    for content, message in (
+        ("\ndef f():\n    1 / 0\nf()", "broken.py, line 3: ZeroDivisionError: division by zero"),
+        ("\nclass Mine\n", "broken.py, line 2: SyntaxError: expected ':'"),
+        ("import nowhere_at_all", "broken.py, line 1: ModuleNotFoundError: No module named 'nowh"),
+        ("import broken_neighbour", "broken_neighbour.py, line 3: SyntaxError: invalid syntax"),
+        (b"\0", "broken.py: "),
+    ):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        with pytest.raises(InvalidInput, match=f"^{re.escape(str(tmp_path / message))}") as raised:
+            POLICIES.find(f"{path}:Mine")
+        assert raised.value.__cause__ is None
     path.write_text(MINE)
     assert POLICIES.find(f"{path}:Mine").__name__ == "Mine"
+
+
+def test_a_file_may_import_its_neighbour_and_hides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "neighbour_of_mine.py").write_text("from bsfl import AgeBased as Base")
+    (tmp_path / "json.py").write_text("raise SystemExit('hidden')")
+    path = tmp_path / "own.py"
+    path.write_text("import json\nfrom neighbour_of_mine import Base\nclass Mine(Base): pass\n")
+    assert POLICIES.find(f"{path}:Mine").__mro__[1].__name__ == "AgeBased"
+    with pytest.raises(InvalidInput, match="own.py has no 'Zzz'; known are Mine$"):
+        POLICIES.find(f"{path}:Zzz")
 
 
 def test_entry_points_of_other_packages_are_listed_and_loaded(monkeypatch):

@@ -6,6 +6,8 @@ InvalidInput naming the rule and the value otherwise.
 
 import math
 import operator
+import os
+from pathlib import Path
 from typing import SupportsIndex
 
 import numpy as np
@@ -162,3 +164,11 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Check that a value is one of a few words."""
     if value not in known:
         raise InvalidInput(f"{name} must be one of {', '.join(known)}, got {short(value)}")
+
+
+def folder(path: Path) -> Path:
+    """Return a folder that is there or can be made."""
+    there = next((one for one in (path, *path.parents) if os.path.exists(one)), path)
+    if os.path.exists(there) and not os.path.isdir(there):
+        raise InvalidInput(f"{there} is a file; a folder is needed")
+    return path

@@ -4,6 +4,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,22 @@ EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package i
 
 
 def pip_line(extra: str) -> str:
-    """Return the command that installs an extra, from the clone if this is one."""
+    """Return the command that installs an extra, or "one,other", from the clone if this is one."""
     clone = Path(__file__).parents[2]
     is_clone = (clone / "pyproject.toml").is_file()
     return f"pip install -e '{clone}[{extra}]'" if is_clone else f"pip install 'bsfl[{extra}]'"
+
+
+def require(*packages: str) -> None:
+    """Check that optional packages are there, before one of them is missed in the middle.
+
+    All extras that are missing are named at once.
+    """
+    if missing := [one for one in packages if find_spec(one) is None]:
+        extras = dict.fromkeys(EXTRA_OF[one] for one in missing)
+        raise MissingExtra(
+            f"this needs {missing[0]}, which is not installed; run: {pip_line(','.join(extras))}"
+        )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
@@ -26,6 +27,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bsfl.checks import in_short
 from bsfl.errors import InvalidInput
 
 T = TypeVar("T")
@@ -45,6 +47,7 @@ class Registry(Mapping[str, T]):
         known: What comes with bsfl, or "module:name" for what is imported when it is asked for.
         group: Entry points of other packages that belong here; None: there are none.
         given: What such a thing is called with; the parameters after these are its settings.
+        instead: What else may stand where such a thing can, for messages; "": nothing.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class Registry(Mapping[str, T]):
         *,
         group: str | None = None,
         given: Sequence[str] = (),
+        instead: str = "",
     ) -> None:
         self.what, self.known, self.group, self.given = what, dict(known), group, tuple(given)
+        self.instead = instead
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -145,6 +150,11 @@ class Registry(Mapping[str, T]):
     def part(self, value: Plain) -> Any:
         """Return the part that plain data stands for: a table or a name; others are left alone."""
         if isinstance(value, str):
+            if self.instead and value not in self:
+                known = ", ".join(self)
+                raise InvalidInput(
+                    f"{self.what} must be {self.instead} or one of {known}, got {value!r}"
+                )
             return self.make(value)
         if not isinstance(value, Mapping):
             return value
@@ -253,7 +263,10 @@ def absolute_reference(name: str, folder: Path) -> str:
 
 
 def load_reference(name: str) -> Any:
-    """Return what a file of the user's own holds under a name; the file is run once."""
+    """Return what a file of the user's own holds under a name; the file is run once.
+
+    It may import its neighbours, whose folder comes last on the path: nothing is hidden by them.
+    """
     file, _, attribute = name.rpartition(":")
     path = Path(file).resolve()
     module_name = f"bsfl-file:{path}"
@@ -266,12 +279,26 @@ def load_reference(name: str) -> Any:
         assert spec.loader
         module = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = module  # dataclasses look their module up
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
         try:
             spec.loader.exec_module(module)
-        except BaseException:
+        except BaseException as error:
             del sys.modules[module_name]
+            if isinstance(error, Exception):
+                raise InvalidInput(_first_cause(error, path)) from None
             raise
     if not hasattr(module, attribute):
-        own = [key for key, value in vars(module).items() if callable(value)]
+        things = {k: v for k, v in vars(module).items() if callable(v)}
+        own = [k for k, v in things.items() if getattr(v, "__module__", None) == module_name]
         raise InvalidInput(f"{file} has no {attribute!r}{nearest(attribute, own)}")
     return getattr(module, attribute)
+
+
+def _first_cause(error: Exception, path: Path) -> str:
+    """Return where a file of the user's own went wrong, and what was said there, in one line."""
+    if isinstance(error, SyntaxError) and error.lineno:  # perhaps of a neighbour
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f", line {one.lineno}" for one in frames if one.filename == str(path)]
+    return f"{path}{''.join(lines[-1:])}: {type(error).__name__}: {in_short(error)}"

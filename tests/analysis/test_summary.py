@@ -56,7 +56,7 @@ def test_more_is_better_where_a_metric_says_so():
         ({"a": [10], "b": [12.7], "c": [12.9]}, "Not told apart from it: b."),
         (
             {"a": [10], "b": [np.inf]},
-            "It is ahead of all others by more than equals differ in one world.",
+            "It is ahead of all others by more than chance may bring in one world, 28 %.",
         ),
     ],
 )

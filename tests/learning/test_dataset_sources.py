@@ -203,20 +203,39 @@ def test_a_damaged_cache_is_said_and_written_again(tmp_path, known):
     assert len(load_dataset("fashion-mnist").y_train) == 12
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_and_the_cache_used(tmp_path, known):
+def test_a_folder_that_cannot_be_written_to_is_said_and_the_cache_used(
+    tmp_path, known, monkeypatch
+):
     def provide(work, watcher):
         write_idx(work, arrays)
         return work
 
     entry, arrays = fake_fashion(remote=(Source("official address", provide),))
     known(entry)
-    (tmp_path / "file").write_text("in the way")
+
+    def write(path, dataset):
+        if path.parent.name == "full":
+            raise OSError("no space left")
+        write_npz(path, dataset)
+
+    monkeypatch.setattr("bsfl.learning.datasets.load.write_npz", write)
     lines = []
     found = get_dataset(
-        "fashion-mnist", data_dir=tmp_path / "file" / "mine", watcher=Watcher(say=lines.append)
+        "fashion-mnist", data_dir=tmp_path / "full", watcher=Watcher(say=lines.append)
     )
     assert found.folder == tmp_path / "cache"
     assert any("could not keep a copy" in line for line in lines)
+
+
+def test_a_file_in_place_of_the_data_folder_is_refused_before_anything_is_fetched(tmp_path, known):
+    entry, _ = fake_fashion(remote=(failing("official address"),))
+    known(entry)
+    (tmp_path / "file").write_text("in the way")
+    words = ["data", "get", "fashion-mnist", "--data-dir", str(tmp_path / "file")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "file is a file; a folder is needed" in done.output.replace("\n", "")
+    assert "official address" not in done.output
 
 
 def test_download(tmp_path, known, server):

@@ -115,9 +115,33 @@ def test_more_seeds_extend_a_folder(finished, tmp_path):
 
 def test_another_scenario_is_kept_out(finished):
     with pytest.raises(
-        InvalidInput, match=r"holds results of another 'study' \(it differs in rounds"
+        InvalidInput,
+        match=r"holds results of another 'study' \(it differs in rounds\); choose another folder "
+        r"with --out FOLDER \(folder= of compare\), or delete this one",
     ):
         run_scenario(parse(rounds=31), finished.folder, jobs=1)
+
+
+def test_a_split_that_cannot_be_dealt_is_named_with_its_table(tmp_path):
+    split = {"kind": "dirichlet", "alpha": -1.0}
+    learning = {"dataset": "fashion-mnist-small", "split": split}
+    with pytest.raises(InvalidInput, match=r"study: \[learning\.split\]: alpha must be a finite"):
+        run_scenario(parse(learning=learning), tmp_path, jobs=1)
+
+
+def test_a_policy_under_its_own_name_may_be_named_or_not(tmp_path):
+    run_scenario(parse(policies__random={}), tmp_path, seeds=1, jobs=1)
+    named = parse(policies__random={"policy": "random"})
+    assert run_scenario(named, tmp_path, seeds=1, jobs=1).missing() == []
+    with pytest.raises(InvalidInput, match=r"differs in policies\.random"):
+        run_scenario(parse(policies__random={"policy": "age"}), tmp_path, seeds=1, jobs=1)
+
+
+@pytest.mark.parametrize("name", ["taken", "taken/inside"])
+def test_a_file_is_no_folder_for_results(tmp_path, name):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InvalidInput, match=r"taken is a file; a folder is needed"):
+        run_scenario(parse(), tmp_path / name, jobs=1)
 
 
 def test_a_folder_without_results(tmp_path):

@@ -276,7 +276,8 @@ def test_a_folder_of_csv_files_is_one_client_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": Y}, "a.npz: there is no array 'x'"),
+        ({"y": Y}, "a.npz: there is no array 'x'; those there are: 'y'"),
+        ({"images": X, "y": Y}, "no array 'x'; those there are: 'images, y'"),
         ({"x": X, "y": Y[:3]}, "y must have one target for each of the 20 inputs"),
         ({"x": X[:, 0], "y": Y}, r"x must be numbers, \[n, features\] or"),
         ({"x": X, "y": Y, "x_test": X}, "x_test and y_test belong together"),

@@ -6,7 +6,9 @@ import re
 import numpy as np
 import pytest
 
+from bsfl import Scheduler
 from bsfl.errors import InvalidInput
+from bsfl.policies import POLICIES
 from bsfl.rounds import BufferPlan, RoundPlan
 from bsfl.scenario import (
     find_scenario,
@@ -24,6 +26,10 @@ def test_shipped_scenarios_are_sound(name):
     world = scenario.fleet.build(seed=3)
     for label in scenario.policies:
         scenario.policy(label, world)
+
+
+def test_the_default_policy_plays_in_the_first_scenario_of_a_newcomer():
+    assert POLICIES.name_of(Scheduler(cohort_size=1).policy) in find_scenario("phones").policies
 
 
 def test_what_a_scenario_says_is_built():
@@ -180,7 +186,7 @@ def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
         ({"title": 7}, "study.toml: title must be a text, got 7"),
         (
             {"time_s": 9.0},
-            r"\[objective\]: regret needs a fixed number of rounds; leave out time_s",
+            r"\[objective\]: regret is measured over a fixed number of rounds: give rounds and no time_s",
         ),
         (
             {"objective__generalization": "loss"},

@@ -229,6 +229,11 @@ def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
             make_policy(name, **told, **settings)
 
 
+def test_an_unknown_competitor_is_named_and_no_scenario_is_blamed():
+    with pytest.raises(InvalidInput, match="^unknown policy 'nope'; known are bsfl, pace"):
+        lb.Leaderboard(policies=("nope",))
+
+
 @pytest.mark.parametrize("name", ["phones", "linear-iid"])
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_scenario_that_trains_no_classifier_is_refused_at_once(name, quick, tmp_path):

@@ -13,7 +13,6 @@ ONE_WORLD = 1.28
 """Ratio that two equal policies may show in one world: their times to the target differ by about a
 tenth from world to world (docs/leaderboard-barrier.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
 
-
 ALIKE = 0.02
 """Gini coefficients that differ by less are called alike."""
 SPEED_UPS = {"time_to_target_s": "target_speed_up", "mean_round_s": "speed_up"}
@@ -43,7 +42,7 @@ def winner(summary: Summary) -> Winner | None:
     By the time to the target or, where nothing is trained, by the mean round. Who knows the truth
     does not compete, unless nobody else plays. Two are told apart if the 95 % interval of
     their ratio, world by world, leaves 1 out; where there is one world alone, if they differ by
-    more than equals do.
+    more than ONE_WORLD.
     """
     ranked, key = summary.ranked(), summary.ranking[0]
     first, *others = [k for k in ranked if k not in summary.told] or ranked
@@ -104,7 +103,8 @@ def _certainty(summary: Summary, found: Winner) -> str:
         return f"Not told apart from it: {', '.join(found.tied)}."
     if summary.seeds > 1:
         return "It is ahead of all others beyond chance."
-    return "It is ahead of all others by more than equals differ in one world."
+    chance = f"{100 * (ONE_WORLD - 1):.0f} %"
+    return f"It is ahead of all others by more than chance may bring in one world, {chance}."
 
 
 def _price(summary: Summary, found: Winner) -> str:

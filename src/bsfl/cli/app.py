@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import bsfl
-from bsfl.cli import monitor, studies
+from bsfl.cli import FIGURES, SIMULATOR, monitor, studies
 from bsfl.cli.data import data
 from bsfl.cli.new import new
 from bsfl.cli.scenarios import scenarios
@@ -27,12 +27,16 @@ from bsfl.cli.terminal import (
     scenario_names,
 )
 from bsfl.errors import InvalidInput
-from bsfl.extras import on_cluster
-from bsfl.policies import POLICIES
+from bsfl.extras import on_cluster, require
+from bsfl.policies import POLICIES, make_policy
 from bsfl.registry import REQUIRED
+from bsfl.requirements import LOSS, SAMPLES, needs_of
 
 if TYPE_CHECKING:
     from bsfl.runs import Results
+
+NEEDED = {LOSS: "losses", SAMPLES: "samples"}
+"""What a policy may need of clients, in words."""
 
 typer.core.HAS_RICH = False  # before 0.21, the help is escaped for rich even when it is plain text
 
@@ -63,9 +67,19 @@ def policies() -> None:
             key if default is REQUIRED else f"{key}={default!r}"
             for key, default in POLICIES.settings(name).items()
         ]
-        table.add_row(name, Text(POLICIES.about(name)))
+        table.add_row(name, Text(POLICIES.about(name) + _needs(name)))
         table.add_row("", Text(", ".join(settings) or "no settings", style="dim"))
     console.print(table, highlight=False)
+
+
+def _needs(name: str) -> str:
+    """Return what clients must report for a policy, in words."""
+    try:
+        policy = make_policy(name, **getattr(POLICIES[name], "example", {}))
+    except InvalidInput:  # one of another package that must be told more
+        return ""
+    words = [word for need, word in NEEDED.items() if needs_of(policy) >= need]
+    return f" Needs {' and '.join(words)}." if words else ""
 
 
 @app.command()
@@ -111,7 +125,6 @@ def run(
     Example: bsfl run phones --policy mine.py:LeastServed --set patience=5
     """
     with clear_errors():
-        from bsfl.extras import optional_module
         from bsfl.runs import Results, run_scenario, watch
         from bsfl.scenario import find_scenario, with_more_policies
 
@@ -119,8 +132,9 @@ def run(
             raise InvalidInput("choose one of --csv and --json")
         found = with_more_policies(find_scenario(scenario), policies or [], settings or [])
         folder = out or Path("results") / found.name
-        optional_module("joblib")  # what is missing shows before anything is begun
-        if not (as_csv or as_json):
+        is_shown = not (as_csv or as_json)
+        require(*SIMULATOR, *FIGURES * is_shown)  # what is missing shows before anything is begun
+        if is_shown:
             from bsfl.cli.findings import write_and_show
             from bsfl.report import scenario_findings
         n_worlds = seeds or found.seeds
@@ -156,6 +170,7 @@ def report(
     Example: bsfl report results/demo
     """
     with clear_errors():
+        require(*FIGURES)
         from bsfl.cli.findings import write_and_show
         from bsfl.report import scenario_findings
         from bsfl.runs import open_results

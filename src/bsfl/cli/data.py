@@ -13,12 +13,22 @@ from bsfl.cli.terminal import clear_errors, console, errors, say
 from bsfl.errors import DataError
 from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, where_is
 
-data = typer.Typer(help="List and get data sets.", no_args_is_help=True, rich_markup_mode=None)
+data = typer.Typer(help="List and get data sets.", rich_markup_mode=None)
 
 DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Your data folder. [BSFL_DATA_DIR, else the user's cache]"),
 ]
+
+
+@data.callback(invoke_without_command=True)
+def list_all(context: typer.Context) -> None:
+    """List and get data sets.
+
+    Example: bsfl data get fashion-mnist
+    """
+    if context.invoked_subcommand is None:
+        list_command()
 
 
 @data.command(name="list")
@@ -27,30 +37,31 @@ def list_command(data_dir: DataDir = None) -> None:
 
     Example: bsfl data list
     """
-    table = Table(box=None, pad_edge=False)
-    for column in ("data set", "train + test", "image", "size", "licence"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("where", overflow="fold")
-    missing = []
-    for name, entry in CATALOGUE.known.items():
-        published, found = entry.published, where_is(entry, data_dir)
-        where = f"{found[1]} ({found[0]})" if found else "not here"
-        if entry.embedded:
-            where = "part of bsfl"
-        elif not found:
-            missing.append(entry)
-        table.add_row(
-            name,
-            f"{published.n_train:,} + {published.n_test:,}",
-            "x".join(map(str, published.image_shape)),
-            f"{published.size_bytes / 1e6:.0f} MB",
-            entry.licence,
-            where,
-        )
-    console.print(table, markup=False, highlight=False)
-    for entry in missing:
-        sources = ", then ".join(source.name for source in entry.remote)
-        say(f"bsfl data get {entry.name}  tries {sources}", highlight=True)
+    with clear_errors():
+        table = Table(box=None, pad_edge=False)
+        for column in ("data set", "train + test", "image", "size", "licence"):
+            table.add_column(column, no_wrap=True)
+        table.add_column("where", overflow="fold")
+        missing = []
+        for name, entry in CATALOGUE.known.items():
+            published, found = entry.published, where_is(entry, data_dir)
+            where = f"{found[1]} ({found[0]})" if found else "not here"
+            if entry.embedded:
+                where = "part of bsfl"
+            elif not found:
+                missing.append(entry)
+            table.add_row(
+                name,
+                f"{published.n_train:,} + {published.n_test:,}",
+                "x".join(map(str, published.image_shape)),
+                f"{published.size_bytes / 1e6:.0f} MB",
+                entry.licence,
+                where,
+            )
+        console.print(table, markup=False, highlight=False)
+        for entry in missing:
+            sources = ", then ".join(source.name for source in entry.remote)
+            say(f"bsfl data get {entry.name}  tries {sources}", highlight=True)
 
 
 @data.command()

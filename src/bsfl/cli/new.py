@@ -85,9 +85,9 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
         for key, word in words.items():
             text = text.replace(f"{{{key}}}", word)
         path.write_text(text, "utf-8")
-    written = " and ".join(str(path) for path in paths)
+    made, test = paths
     return [
-        f"wrote {written}",
-        f"try it: {NEXT[what].format(**words)}",
-        f"test it: pytest {words['test']}",
+        f"wrote {made} and {test}",
+        f"try it: {NEXT[what].format(name=name, file=made)}",
+        f"test it: pytest {test}",
     ]

@@ -28,8 +28,16 @@ def list_all(context: typer.Context) -> None:
 
     Example: bsfl scenarios show demo
     """
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        list_command()
+
+
+@scenarios.command(name="list")
+def list_command() -> None:
+    """List the scenarios that come with bsfl.
+
+    Example: bsfl scenarios list
+    """
     from bsfl.scenario import read_scenario, shipped_scenarios
 
     names = ("scenario", "clients", "cohort", "rounds or time", "about")

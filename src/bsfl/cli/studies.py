@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bsfl import checks, cli
 from bsfl.cli.terminal import (
     Backend,
     Jobs,
@@ -14,10 +15,11 @@ from bsfl.cli.terminal import (
     Seeds,
     clear_errors,
     policy_names,
+    say,
     scenario_names,
 )
 from bsfl.errors import InvalidInput
-from bsfl.extras import on_cluster
+from bsfl.extras import on_cluster, require
 from bsfl.registry import nearest
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
 
@@ -219,15 +221,16 @@ def _conduct(
     study: str, settings: dict[str, Any], out: Path | str, backend: str | None, **effort: Any
 ) -> None:
     """Play a study, write what came out (a name is a folder of results/) and print it."""
-    made = STUDIES.make(study, **settings)  # first: what is wrong with it needs no extra to say
+    require(*cli.SIMULATOR, *cli.FIGURES)
+    made = STUDIES.make(study, **settings)
     from bsfl.cli.findings import steps, write_and_show
     from bsfl.runs import watch
     from bsfl.studies.study import Effort
 
-    folder = Path("results", out) if isinstance(out, str) else out
+    folder = checks.folder(Path("results", out) if isinstance(out, str) else out)
     shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
-        findings = made.play(folder, Effort(watch=shown, steps=steps, **effort))
+        findings = made.play(folder, Effort(watch=shown, steps=steps, say=say, **effort))
     write_and_show(findings, folder)
 
 

@@ -85,7 +85,7 @@ class MaxGini(Aim):
         return self.limit - gini(share) - MARGIN
 
 
-AIMS: Registry[type] = Registry("weight", {"floor": Floor, "max-gini": MaxGini})
+AIMS: Registry[type] = Registry("alpha", {"floor": Floor, "max-gini": MaxGini}, instead="a number")
 
 
 def turn(context: RoundContext, n_known: int) -> float:

@@ -62,7 +62,11 @@ def _temporary(path: Path) -> tuple[IO[bytes], Path]:
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         mode = 0o666 if before is None else 0o600
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except OSError as error:  # nobody knows the hidden name
+            error.filename = str(path if path.parent.is_dir() else path.parent)
+            raise
         file = os.fdopen(handle, "wb")
         lock(file)
         if temporary.exists():  # else it was taken for one left behind, before it was locked

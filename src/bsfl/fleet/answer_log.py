@@ -104,6 +104,15 @@ def has_answers(path: Path) -> bool:
     return {"client", "latency"} <= found.keys() and names[1:] != ["latency_s"]
 
 
+def columns_read(path: Path, columns: Columns) -> list[str]:
+    """Return which columns `read_csv` takes for what, in words, with the unit of the latency."""
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        names, _ = _header(text_lines(path, file))
+    found = {what: names[i] for what, i in located(path, names, columns).items()}
+    units = {"latency": f" in {unit_of(found['latency'])}"}
+    return [f"{what} from {quoted(one)!r}{units.get(what, '')}" for what, one in found.items()]
+
+
 def _header(lines: Iterator[str]) -> tuple[list[str], str]:
     """Return the names of the columns, and what stands between them."""
     header = next(lines, "")
@@ -157,10 +166,20 @@ def without_unit(name: str) -> str:
     return head if head and tail in UNITS else name
 
 
+def unit_of(name: str) -> str:
+    """Return the unit at the end of a name, seconds if there is none.
+
+    >>> unit_of("Latency (ms)"), unit_of("duration")
+    ('ms', 's')
+    """
+    tail = _plain(name).rpartition("_")[2]
+    return tail if tail in UNITS else "s"
+
+
 def _rows(
     path: Path, reader: Iterator[list[str]], names: Sequence[str], places: dict[str, int]
 ) -> Iterator[Row]:
-    unit = UNITS.get(_plain(names[places["latency"]]).rpartition("_")[2], 1.0)
+    unit = UNITS[unit_of(names[places["latency"]])]
     for n, cells in enumerate(reader, 2):
         if not cells:
             continue

@@ -34,6 +34,7 @@ class Results:
     def __init__(
         self, folder: Path, scenario: Scenario, seeds: int, *, is_older: bool = False
     ) -> None:
+        checks.folder(folder)
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
         self.is_older = is_older
         self.dtype = record_dtype(scenario)
@@ -141,7 +142,9 @@ class Results:
         old, new = then["policies"], now["policies"]
         changed = [key for key in then | now if key != "policies" and then.get(key) != now.get(key)]
         changed += [
-            f"policies.{label}" for label in new if old.get(label, new[label]) != new[label]
+            f"policies.{label}"
+            for label in new
+            if label in old and {"policy": label, **old[label]} != {"policy": label, **new[label]}
         ]
         files = known.get("files", {})
         changed += [name for name, d in manifest["files"].items() if files.get(name, d) != d]
@@ -149,7 +152,8 @@ class Results:
         if changed:
             raise InvalidInput(
                 f"{self.folder} holds results of another {known['name']!r} "
-                f"(it differs in {', '.join(changed)}); choose another folder"
+                f"(it differs in {', '.join(changed)}); choose another folder with --out FOLDER "
+                "(folder= of compare), or delete this one"
             )
         return {**now, "policies": old | new}  # a folder may gain policies
 

@@ -42,6 +42,8 @@ def scenario_path(file_or_name: str) -> Path:
     path = Path(file_or_name)
     if path.suffix != ".toml" and not os.path.exists(path):
         raise InvalidInput(f"unknown scenario {file_or_name!r}{nearest(file_or_name, shipped)}")
+    if os.path.isdir(path):
+        raise InvalidInput(f"{file_or_name} is a folder; name a scenario file, such as my.toml")
     if not os.path.isfile(path):
         raise InvalidInput(f"there is no scenario file {file_or_name}")
     return path

@@ -18,6 +18,7 @@ from bsfl.learning.datasets.own import is_own
 from bsfl.learning.networks import NETWORKS
 from bsfl.randomness import stream
 from bsfl.records import FloatArray, IntArray
+from bsfl.scenario.tables import at
 
 LINEAR = "linear"
 ENGINES = ("jax", "fast")
@@ -116,7 +117,8 @@ class LearningSpec:
         data = None if self.dataset == LINEAR else _data(self.dataset)
         alike = np.zeros(len(data.y_train) if data else N_TRAIN, dtype=np.uint8)
         labels = data.y_train if data and data.n_labels is not None else alike
-        return make_split(self.kind, labels, n_clients, seed=seed, **settings)
+        with at("[learning.split]"):
+            return make_split(self.kind, labels, n_clients, seed=seed, **settings)
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -104,7 +104,10 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
     with at(f"{file} [objective]"):
         objective = build(Objective, content["objective"]) if "objective" in content else None
         if objective and "time_s" in content:
-            raise InvalidInput("regret needs a fixed number of rounds; leave out time_s")
+            raise InvalidInput(
+                "regret is measured over a fixed number of rounds: give rounds and no time_s, or "
+                "leave out [objective]"
+            )
         if objective and (isinstance(plan, BufferPlan) or plan.most_invited > cohort_size):
             raise InvalidInput("regret is that of rounds that wait for all who are invited")
     with at(f"{file} [learning]"):

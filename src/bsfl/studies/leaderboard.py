@@ -123,6 +123,8 @@ class Leaderboard:
     def __post_init__(self) -> None:
         checks.one_of("rounds", self.rounds, tuple(ROUNDS))
         checks.between("tune", self.tune, 1, max(map(len, CANDIDATES.values())))
+        for name in self.policies:
+            POLICIES.find(name)  # it says what is known
 
     def play(self, folder: Path, effort: Effort) -> Findings:
         scenarios = [find_scenario(name) for name in self.scenarios]

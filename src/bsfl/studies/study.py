@@ -23,7 +23,8 @@ class Effort:
     """How much is put into a study: worlds (None: as each scenario says) and processes.
 
     Quick is a small version, for a look. `watch` shows the progress of all results while they come,
-    `steps` that of so many steps under a title; it gives what to call after each.
+    `steps` that of so many steps under a title; it gives what to call after each. `say` prints a
+    line at once.
     """
 
     seeds: int | None = None
@@ -31,6 +32,7 @@ class Effort:
     jobs: int = -1
     watch: Callable[[Sequence[Results]], AbstractContextManager[None]] = lambda _: nullcontext()
     steps: Steps = lambda *_: nullcontext(lambda: None)
+    say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
         optional_module("joblib")  # what is missing shows before anything is begun

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Flaky, lognormal
 from bsfl.studies.advice import Advice, read_log, search
 from bsfl.studies.advice.search import Search, can_judge, first_settings, read_played
-from bsfl.studies.advice.show import floor_section
+from bsfl.studies.advice.show import floor_section, floor_words, saving, trials_table
 from bsfl.studies.advice.trials import Setting, Trial, Watched, Worlds, play, recommended
 from bsfl.studies.advice.warm_start import warm_start
 from bsfl.studies.study import Effort
@@ -316,5 +317,60 @@ def test_the_old_name_still_works(log_file, tmp_path, monkeypatch):
 
 def test_a_log_of_one_client_leaves_no_choice(tmp_path):
     (tmp_path / "log.csv").write_text("client,latency_s\na,1\n")
-    with pytest.raises(InvalidInput, match="below the 1 clients"):
+    with pytest.raises(
+        InvalidInput, match=r"log\.csv has one client, so there is nothing to choose"
+    ):
         Advice(log=tmp_path / "log.csv").play(tmp_path, Effort(jobs=1))
+
+
+def test_two_clients_leave_a_choice_of_one(tmp_path):
+    (tmp_path / "log.csv").write_text("client,latency_s\na,1\nb,2\n")
+    log = read_log(tmp_path / "log.csv")
+    assert Advice(log=tmp_path / "log.csv").first_plan(log).cohort_size == 1
+    with pytest.raises(InvalidInput, match="below the 2 clients .* got 5 as the journal says"):
+        Advice(log=tmp_path / "log.csv").first_plan(replace(log, cohort_size=5))
+
+
+def test_a_file_is_no_folder_for_advice(log_file):
+    done = CliRunner().invoke(app, ["advise", str(log_file), "--out", str(log_file)])
+    assert done.exit_code == 2
+    assert done.output.replace("\n", "").endswith("log.csv is a file; a folder is needed")
+
+
+def test_what_was_read_is_said_first_and_on_the_page(log_file, tmp_path):
+    said = []
+
+    def stop(title, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Advice(log=log_file).play(tmp_path, Effort(jobs=1, say=said.append, steps=stop))
+    read = (
+        "144 rows of 24 clients: 138 answers within 60 s, 6 timeouts or later, 0 failures; client "
+        "from 'client', latency from 'latency_s' in s, outcome from 'outcome', loss from 'loss'"
+    )
+    assert said == [f"{log_file}: {read}"]
+    trials = [trial("random", [5.0, 5.1], 0.5, answers=2.0)]
+    assert trials_table(trials, trials[0], read).note == f"*: recommended. The log: {read}"
+
+
+def test_a_share_that_passes_for_the_floor_is_said_in_words():
+    coarse = trial("random", [5.0], 0.7, chances=8.0)
+    assert coarse.keeps(0.8), "0.8 - 1/8 = 0.675"
+    (words,) = floor_words(coarse, 0.8)
+    assert words.startswith("A least share of 70 % passes for 80 %: a fair share of 10 rounds is")
+    assert "8.0 of them, and one round more or less is 12 % of it." in words
+    assert floor_words(coarse, 0.7) == []
+    assert "No setting keeps everybody at 90 %" in floor_words(coarse, 0.9)[0]
+
+
+def test_more_time_is_said_to_buy_a_higher_share():
+    plain, best = trial("random", [5.0, 5.0], 0.3), trial("random", [6.0, 6.0], 0.82)
+    slow = trial("random", [9.0, 9.0], 0.66)
+    first, second = saving(best, slow, plain)
+    assert "in return" not in first
+    assert second == (
+        "It takes 20 % (20 to 20 %) more time than random selection that invites and waits the "
+        "same; in return the least served client has 82 %, there 30 %."
+    )
+    assert "in return" not in saving(slow, best, best)[0], "slower and less fair"

@@ -2,13 +2,14 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 
 from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answer_log import Columns
+from bsfl.fleet.answer_log import UNITS, Columns
 from bsfl.monitor import Journal
 from bsfl.records import FAILED, OK, TIMEOUT
 from bsfl.studies.advice.log import read_log, uncensored
@@ -46,6 +47,8 @@ def test_common_spellings_and_units_are_understood(written, header):
     log = read_log(written(f"{header}\n{delimiter.join(row)}\n"))
     assert log.clients == ["ann"]
     assert log.latency_s == pytest.approx([3.0])
+    unit = re.search(r"latency from '.*?' in (\w+)", log.words())[1]
+    assert 3.0 * factor * UNITS[unit] == pytest.approx(3.0)
 
 
 def test_columns_can_be_named(written):
@@ -125,6 +128,7 @@ def test_an_answer_nobody_waited_for_is_shared_among_the_longer_ones():
         (b"client,latency_s\n\xff\xfe,1\n", "line 2: not text in UTF-8"),
         (b"\x7fELF\x00\x01\x02" + bytes(range(256)), "not text in UTF-8|cannot be read|no column"),
         (b"\x89PNG\r\n\x1a\n" + bytes(1000), "not text in UTF-8|cannot be read"),
+        (b"bsfl-state\r\n\1\0\0", "is a saved scheduler .*bsfl inspect.*needs a log of answers"),
         (b'{"kind":"round"}\n', "there is no round in the journal"),
         (b'{"kind":"round","t":1e999}\n{"kind":[]}\n[1\n', "there is no round in the journal"),
     ],

@@ -11,7 +11,7 @@ which `y` is the target and the others are numbers; test.csv, if there is one, i
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bsfl import checks
 from bsfl.errors import InvalidInput, reason
 from bsfl.files import npy
 from bsfl.randomness import stream
@@ -77,13 +78,22 @@ def read_arrays(path: Path) -> dict[str, Array]:
     found = {}
     try:
         with path.open("rb") as file, npy.open_npz(file) as content:
+            names = [name.removesuffix(".npy") for name in content.namelist()]
             for key in KEYS:
                 array = npy.read_member(content, key, partial(_fits, key), has_text=True)
                 if array is not None:
                     found[key] = array
     except npy.FAULTS as error:
         raise InvalidInput(f"{path} cannot be read as an .npz file: {reason(error)}") from None
+    _must_be_there(path.name, names)
     return found
+
+
+def _must_be_there(name: str, keys: Collection[str]) -> None:
+    for key in ("x", "y"):
+        if key not in keys:
+            there = checks.short(", ".join(keys)) if keys else "none"
+            raise InvalidInput(f"{name}: there is no array {key!r}; those there are: {there}")
 
 
 def read_folder(folder: Path) -> dict[str, Array]:
@@ -110,9 +120,7 @@ def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
     if unknown:
         raise InvalidInput(f"{name}: unknown array {unknown[0]!r}; known are {', '.join(KEYS)}")
     given = {key: np.asarray(array) for key, array in arrays.items()}
-    for key in ("x", "y"):
-        if key not in given:
-            raise InvalidInput(f"{name}: there is no array {key!r}")
+    _must_be_there(name, given)
     _check(name, given["x"], given["y"], "")
     if ("x_test" in given) != ("y_test" in given):
         raise InvalidInput(f"{name}: x_test and y_test belong together")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bsfl import checks
 from bsfl.errors import DataError, UnreadableData
 from bsfl.extras import optional_module
 from bsfl.learning.datasets.downloads import Limits, Watcher, call, download
@@ -36,9 +37,8 @@ class Source:
 
 def named_folder(data_dir: Path | None) -> Path | None:
     """Return the folder that the user named by an option or in the environment, if any."""
-    if data_dir is not None:
-        return Path(data_dir)
-    return Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None
+    named = os.environ.get(ENVIRONMENT) if data_dir is None else data_dir
+    return checks.folder(Path(named)) if named else None
 
 
 def cache_folder() -> Path:

@@ -22,7 +22,7 @@ from bsfl.studies.advice.search import RANDOM, Search
 from bsfl.studies.advice.show import (
     brief_table,
     floor_section,
-    percent,
+    floor_words,
     saving,
     sentence,
     sizes_table,
@@ -77,6 +77,7 @@ class Advice:
     def play(self, folder: Path, effort: Effort) -> Findings:
         log = read_log(self.log, deadline_s=self.deadline_s, columns=self.columns, ids=self.ids)
         plan = self.first_plan(log)
+        effort.say(f"{self.log}: {log.words()}")
         found = Search(
             worlds=Worlds.of(log),
             digest=log.digest(),
@@ -93,10 +94,16 @@ class Advice:
 
     def first_plan(self, log: AnswerLog) -> Setting:
         """Return random selection with the log's cohort size and deadline."""
-        size = self.cohort_size or log.cohort_size or max(round(log.n_clients / 10), 2)
-        if log.n_clients < 2 or size >= log.n_clients:
+        n_clients = log.n_clients
+        if n_clients < 2:
+            raise InvalidInput(f"{self.log} has one client, so there is nothing to choose")
+        tenth = min(max(round(n_clients / 10), 2), n_clients - 1)
+        size = self.cohort_size or log.cohort_size or tenth
+        if size >= n_clients:
+            said = "" if self.cohort_size else " as the journal says; choose with --cohort-size"
             raise InvalidInput(
-                f"cohort_size must be below the {log.n_clients:,} clients of the log, got {size:,}"
+                f"cohort_size must be below the {n_clients:,} clients of the log, got {size:,}"
+                + said
             )
         return Setting(policy=RANDOM, cohort_size=size, deadline_s=log.deadline_s)
 
@@ -171,14 +178,13 @@ def findings(
     by_plan = {one.setting.key: one for one in finals}
     alike = [by_plan[plain(one.setting).key] for one in finals]
     own = alike[finals.index(best)]
-    unmet = f"No setting keeps everybody at {percent(advice.floor)} of its share; this is closest."
     section = floor_section(finals, advice.floor, alike)
     return Findings(
         title=f"What suits the {log.n_clients:,} clients of {advice.log.name}",
         verdict=[
             *saving(best, finals[0], own),
             f"Recommended: {sentence(best)}",
-            *[unmet] * (not best.keeps(advice.floor)),
+            *floor_words(best, advice.floor),
             *caveats(log, best, advice),
             kept_words(state),
         ],
@@ -187,6 +193,7 @@ def findings(
             "floor": advice.floor,
             "n_clients": log.n_clients,
             "n_answers": int(np.count_nonzero(log.answered)),
+            "read": log.words(),
             "deadline_s": log.deadline_s,
             "rounds": advice.rounds,
             "recommended": {
@@ -203,7 +210,7 @@ def findings(
             "warm_start": state,
         },
         sections=[section],
-        tables=[trials_table(finals, best), sizes_table(others)],
+        tables=[trials_table(finals, best, log.words()), sizes_table(others)],
         brief=[brief_table(finals, best), sizes_table(others)],
     )
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from bsfl import checks
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answer_log import Columns, Row, read_csv
+from bsfl.fleet.answer_log import Columns, Row, columns_read, read_csv
 from bsfl.fleet.client_rows import MAX_ROWS, quoted
 from bsfl.fleet.resampled import Believed, believe
 from bsfl.monitor.journal import START, Entry, journal_files, read_journal
+from bsfl.monitor.words import seconds
 from bsfl.records import (
     FAILED,
     LARGEST_LOSS,
@@ -28,6 +29,7 @@ from bsfl.records import (
     FloatArray,
     IntArray,
 )
+from bsfl.saving.statefile import MAGIC
 from bsfl.scheduling.clients import ClientId, clean_id
 
 MOST_CELLS = 100_000_000
@@ -49,6 +51,7 @@ class AnswerLog:
         cohort_size: As a journal says; None: unknown.
         availability: Part of the clients that can be chosen in a round.
         available: Who could be chosen in each round, [round, client], where a journal lists that.
+        columns: Which columns of a CSV were taken for what, in words.
     """
 
     clients: Sequence[ClientId]
@@ -60,6 +63,7 @@ class AnswerLog:
     cohort_size: int | None = None
     availability: float = 1.0
     available: BoolArray | None = field(default=None, repr=False)
+    columns: Sequence[str] = ()
 
     @property
     def n_clients(self) -> int:
@@ -79,6 +83,17 @@ class AnswerLog:
         """Return the clients that never answered by the deadline."""
         met = np.bincount(self.client[self.answered], minlength=self.n_clients)
         return [self.clients[k] for k in np.flatnonzero(met == 0).tolist()]
+
+    def words(self) -> str:
+        """Return what was read."""
+        n_rows, n_failed = len(self.client), np.count_nonzero(self.outcome == FAILED)
+        n_came = np.count_nonzero(self.answered)
+        counts = (
+            f"{n_rows:,} rows of {self.n_clients:,} clients: {n_came:,} answers within "
+            f"{seconds(self.deadline_s)}, {n_rows - n_came - n_failed:,} timeouts or later, "
+            f"{n_failed:,} failures"
+        )
+        return "; ".join(filter(None, (counts, ", ".join(self.columns))))
 
     def digest(self) -> str:
         """Return a fingerprint of all that a simulation depends on."""
@@ -148,19 +163,27 @@ def read_log(
         checks.seconds("deadline", deadline_s)
     if is_journal(path):
         return _journal_log(path, deadline_s)
-    rows = read_csv(path, columns or Columns())
+    columns = columns or Columns()
+    rows = read_csv(path, columns)
     if not any(math.isnan(row.at) for row in rows):
         rows.sort(key=lambda row: row.at)
-    return _log(path, rows, deadline_s, _ids(path, [row.client for row in rows], ids))
+    names, found = _ids(path, [row.client for row in rows], ids), columns_read(path, columns)
+    return _log(path, rows, deadline_s, names, columns=found)
 
 
 def is_journal(path: Path) -> bool:
     """Return whether a file begins as journals do."""
     try:
         with journal_files(path)[-1].open("rb") as file:
-            return file.read(len(START)) == START
+            start = file.read(max(len(START), len(MAGIC)))
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+    if start.startswith(MAGIC):
+        raise InvalidInput(
+            f"{path} is a saved scheduler (look into it with bsfl inspect); advice needs a log of "
+            "answers: a CSV with client and latency, or a journal of Scheduler(journal=...)"
+        )
+    return start.startswith(START)
 
 
 def _log(

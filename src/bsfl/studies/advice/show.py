@@ -47,12 +47,35 @@ def saving(trial: Trial, by_chance: Trial, alike: Trial) -> list[str]:
     """Return what a setting saves against random selection, as it is and with the same plan."""
     words = (
         f"{trial.setting.short()} {saves(trial.saved(by_chance), 'random selection')} for as many "
-        f"answers, and nobody falls below {percent(trial.mean('least_share'))} of its share."
+        f"answers, and nobody falls below {percent(trial.mean('least_share'))} of its share"
+        f"{in_return(trial, by_chance)}."
     )
     if alike is by_chance or alike is trial:
         return [words]
     part = saves(trial.saved(alike), "random selection that invites and waits the same")
-    return [words, f"It {part}."]
+    return [words, f"It {part}{in_return(trial, alike)}."]
+
+
+def in_return(trial: Trial, other: Trial) -> str:
+    """Return what a setting has for the time that it takes more than another, in words."""
+    own, theirs = trial.mean("least_share"), other.mean("least_share")
+    if trial.saved(other).mean >= 0 or own <= theirs:
+        return ""
+    return f"; in return the least served client has {percent(own)}, there {percent(theirs)}"
+
+
+def floor_words(trial: Trial, floor: float) -> list[str]:
+    """Return why a setting is recommended whose least share is below the floor, if it is."""
+    least, chances = trial.mean("least_share"), trial.mean("chances")
+    if not trial.keeps(floor):
+        return [f"No setting keeps everybody at {percent(floor)} of its share; this is closest."]
+    if least >= floor:
+        return []
+    return [
+        f"A least share of {percent(least)} passes for {percent(floor)}: a fair share of "
+        f"{trial.rounds:,} rounds is {chances:.1f} of them, and one round more or less is "
+        f"{percent(1 / max(chances, 1.0))} of it. With more --rounds it is kept more closely."
+    ]
 
 
 def saves(part: Interval, other: str) -> str:
@@ -84,8 +107,8 @@ def spread(found: Interval, words: Callable[[float], str]) -> str:
     return f"{words(found.mean)} ({low} to {high})"
 
 
-def trials_table(trials: Sequence[Trial], best: Trial) -> Table:
-    """Return one row per setting: the recommended one, and then the quickest first."""
+def trials_table(trials: Sequence[Trial], best: Trial, read: str = "") -> Table:
+    """Return one row per setting, the recommended one and then the quickest; and what was read."""
     ordered = sorted(trials, key=lambda one: (one is not best, float(one.time_s.mean())))
     in_time = f"{best.setting.cohort_size:,} answers in (s)"
     return Table(
@@ -107,7 +130,7 @@ def trials_table(trials: Sequence[Trial], best: Trial) -> Table:
             ]
             for one in ordered
         ],
-        note="*: recommended",
+        note="*: recommended" + f". The log: {read}" * bool(read),
         better={in_time: "less", "least share": "more", "Gini": "less"},
         about=ABOUT,
     )

@@ -143,13 +143,14 @@ def test_a_file_that_fails_says_why_and_can_be_mended(tmp_path):
     assert POLICIES.find(f"{path}:Mine").__name__ == "Mine"
 
 
-def test_a_file_may_import_its_neighbour_and_hides_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
+def test_a_file_may_import_its_neighbour_and_hides_nothing(tmp_path):
+    before = [*sys.path]
     (tmp_path / "neighbour_of_mine.py").write_text("from bsfl import AgeBased as Base")
     (tmp_path / "json.py").write_text("raise SystemExit('hidden')")
     path = tmp_path / "own.py"
     path.write_text("import json\nfrom neighbour_of_mine import Base\nclass Mine(Base): pass\n")
     assert POLICIES.find(f"{path}:Mine").__mro__[1].__name__ == "AgeBased"
+    assert sys.path == before
     with pytest.raises(InvalidInput, match="own.py has no 'Zzz'; known are Mine$"):
         POLICIES.find(f"{path}:Zzz")
 

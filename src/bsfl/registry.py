@@ -279,8 +279,7 @@ def load_reference(name: str) -> Any:
         assert spec.loader
         module = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = module  # dataclasses look their module up
-        if str(path.parent) not in sys.path:
-            sys.path.append(str(path.parent))
+        sys.path.append(str(path.parent))  # last, and for its own imports alone
         try:
             spec.loader.exec_module(module)
         except BaseException as error:
@@ -288,6 +287,8 @@ def load_reference(name: str) -> Any:
             if isinstance(error, Exception):
                 raise InvalidInput(_first_cause(error, path)) from None
             raise
+        finally:
+            sys.path.remove(str(path.parent))
     if not hasattr(module, attribute):
         things = {k: v for k, v in vars(module).items() if callable(v)}
         own = [k for k, v in things.items() if getattr(v, "__module__", None) == module_name]

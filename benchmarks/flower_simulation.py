@@ -112,16 +112,11 @@ def rank_correlation(a, b):
 
 
 def learned(scheduler, truth):
-    """Return the rank correlation of what Pace expects of clients and the truth, by their names."""
-    clients = scheduler.clients
-    indices = np.array([scheduler._clients.index_of(client) for client in clients])
-    context = scheduler._context(scheduler.t, np.sort(indices), COHORT, COHORT)
-    expected = dict(
-        zip(np.sort(indices), scheduler.policy.seconds(scheduler.state, context), strict=True)
-    )
-    known = [k for k, client in enumerate(clients) if client in truth]
-    ours = [expected[indices[k]] for k in known]
-    return len(known), rank_correlation(ours, [truth[clients[k]] for k in known])
+    """Return the rank correlation of what is believed of clients and the truth, by their names."""
+    believed = {row["client"]: row["latency_s"] for row in scheduler.table()}
+    known = [client for client in truth if believed.get(client) is not None]
+    pairs = ([one[client] for client in known] for one in (believed, truth))
+    return len(known), rank_correlation(*pairs)
 
 
 def main() -> None:

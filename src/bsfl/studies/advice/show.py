@@ -85,11 +85,14 @@ def saves(part: Interval, other: str) -> str:
     'saves 42 % (38 to 46 %) of the time of random selection'
     >>> saves(Interval(-0.1, math.nan, math.nan), "random selection")
     'takes 10 % more time than random selection'
+    >>> saves(Interval(0.1, -0.2, 0.4), "random selection")
+    'saves 10 % (-20 to 40 %, which may be chance) of the time of random selection'
     """
+    doubt = ", which may be chance" if part.low <= 0 <= part.high else ""
     if part.mean < 0:
         more = Interval(-part.mean, -part.high, -part.low)
-        return f"takes {spread(more, percent)} more time than {other}"
-    return f"saves {spread(part, percent)} of the time of {other}"
+        return f"takes {spread(more, percent, doubt)} more time than {other}"
+    return f"saves {spread(part, percent, doubt)} of the time of {other}"
 
 
 def percent(value: float) -> str:
@@ -97,14 +100,14 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-def spread(found: Interval, words: Callable[[float], str]) -> str:
-    """Return a mean with its interval, whose unit is said once."""
+def spread(found: Interval, words: Callable[[float], str], doubt: str = "") -> str:
+    """Return a mean with its interval, whose unit is said once, and what is to be doubted."""
     if math.isnan(found.low):
         return words(found.mean)
     low, high = words(found.low), words(found.high)
     number, _, unit = low.rpartition(" ")
     low = number if number and high.endswith(f" {unit}") else low
-    return f"{words(found.mean)} ({low} to {high})"
+    return f"{words(found.mean)} ({low} to {high}{doubt})"
 
 
 def trials_table(trials: Sequence[Trial], best: Trial, read: str = "") -> Table:

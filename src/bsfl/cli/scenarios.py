@@ -40,8 +40,10 @@ def list_command() -> None:
     """
     from bsfl.scenario import read_scenario, shipped_scenarios
 
-    names = ("scenario", "clients", "cohort", "rounds or time", "about")
-    table = Table(*names, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("scenario", "clients", "cohort", "rounds or time"):
+        table.add_column(column, no_wrap=True, overflow="ignore")  # a name is there to be copied
+    table.add_column("about")
     for name, path in shipped_scenarios().items():
         one = read_scenario(path)
         length = f"{one.rounds:,}" if math.isinf(one.time_s) else f"{one.time_s:,.0f} s"

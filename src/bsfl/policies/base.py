@@ -96,8 +96,10 @@ def checked_cohort(policy: Policy, context: RoundContext, cohort: Any) -> IntArr
     first, after = (np.searchsorted(context.available, chosen, side) for side in ("left", "right"))
     if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or np.any(first == after):
         n_wanted = most if least == most else f"{least} to {most}"
+        away = chosen[first == after].tolist()
         raise InvalidInput(
             f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
+            + (f", of whom {short(away)} are not available" if away else "")
         )
     return chosen
 

@@ -186,7 +186,7 @@ def _attributes(policy: Policy) -> dict[str, bytes | str]:
     return found
 
 
-def leave_the_report_as_it_is(policy: Policy) -> None:
+def change_nothing_but_the_state(policy: Policy) -> None:
     """Learning changes the state that is given, and nothing else: not the report either."""
     state, report = play(policy, policy.init(K), 3), answers([1, 4, 7, 9])
     columns = ("clients", "latency", "outcome", "loss", "samples", "chosen")
@@ -386,7 +386,7 @@ CHECKS: dict[str, Callable[[Policy], None]] = {
         select_without_change,
         repeat_with_equal_generators,
         learn_in_the_state_alone,
-        leave_the_report_as_it_is,
+        change_nothing_but_the_state,
         keep_a_state_that_can_be_saved,
         hear_nothing,
         survive_silence,

@@ -1,6 +1,7 @@
 """Named random streams that all grow from one root seed."""
 
 import hashlib
+from functools import cache
 
 import numpy as np
 
@@ -17,6 +18,12 @@ def stream(seed: int, name: str, *index: int) -> np.random.Generator:
     >>> stream(7, "latency", 3).random() == stream(7, "latency", 4).random()
     False
     """
+    sequence = np.random.SeedSequence(seed, spawn_key=(*_key(name), *index))
+    return np.random.Generator(np.random.PCG64(sequence))
+
+
+@cache
+def _key(name: str) -> tuple[int, int]:
+    """Return two numbers that stand for a name."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    key = int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big")
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*key, *index)))
+    return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big")

@@ -35,18 +35,16 @@ def pick(array: Numbers, clients: IntArray) -> Numbers:
     return array[clients]  # type: ignore[return-value]
 
 
-PART = 16384
+PART = 32768
 """So many clients are looked at in one go: what is computed of them stays in a core's cache."""
 
 
-def in_parts(
-    compute: Callable[..., FloatArray], *arrays: npt.NDArray[Any], out: FloatArray | None = None
-) -> FloatArray:
+def in_parts(compute: Callable[..., FloatArray], *arrays: npt.NDArray[Any]) -> FloatArray:
     """Return compute(*arrays), which looks at each client alone, part by part.
 
     In a large fleet most of the time would go into memory for what is computed on the way.
     """
-    result = np.empty(len(arrays[0])) if out is None else out
+    result = np.empty(len(arrays[0]))
     for start in range(0, len(result), PART):
         own = slice(start, start + PART)
         result[own] = compute(*(array[own] for array in arrays))

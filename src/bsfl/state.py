@@ -214,20 +214,24 @@ def reminder(state: State, clients: npt.NDArray[np.int64]) -> Callable[[], None]
 
     What may change until then are the numbers of some clients, and all that belongs to no client.
     """
-    saved: list[tuple[str, Any, Any, Any]] = []
+    saved: list[tuple[State, str, Any, Any, Any]] = []
     last = clients.max(initial=0)
-    for name, value in leaves(state):
-        if not isinstance(value, np.ndarray):
-            saved.append((name, value, None, None))
-        else:
-            by_client = value.size > FEW and len(value) > last
-            kept = value[clients] if by_client else value.copy()
-            saved.append((name, value, clients if by_client else ..., kept))
+    states = [state]
+    for part in states:
+        for name in _names(part.__class__) or ():
+            value, where, numbers = getattr(part, name), None, None
+            if isinstance(value, np.ndarray):
+                by_client = value.size > FEW and len(value) > last
+                where = clients if by_client else ...
+                numbers = value[where] if by_client else value.copy()
+            elif _names(value.__class__) is not None:
+                states.append(value)
+            saved.append((part, name, value, where, numbers))
 
     def put_back() -> None:
-        for name, value, where, numbers in saved:
+        for part, name, value, where, numbers in saved:
             if numbers is not None:
                 value[where] = numbers
-            put(state, name, value)
+            setattr(part, name, value)
 
     return put_back

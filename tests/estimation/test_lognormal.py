@@ -37,7 +37,7 @@ def learned():
     for t in range(11, 31):
         hear(policy, state, t, np.arange(100))  # and 100 of them twenty times more
     known = policy.memory.recall(state.memory, np.arange(K), 31)
-    return state, lognormal.judge(state.index, np.arange(K), known, ROSTER)
+    return state, lognormal.Judge(state.index, ROSTER)(np.arange(K), known)
 
 
 def test_strangers_are_judged_by_their_features(learned):

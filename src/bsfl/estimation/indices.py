@@ -165,7 +165,7 @@ class Lognormal:
 
     def speeds(self, state: lognormal.Population, evidence: Evidence) -> FloatArray:
         """Return tau_min over the quantile, lifted by what is not known yet."""
-        posterior = lognormal.judge(state, evidence.clients, _heard(evidence), evidence.roster)
+        posterior = lognormal.Judge(state, evidence.roster)(evidence.clients, _heard(evidence))
         bonus = self.optimism * np.sqrt(posterior.variance)
         lifted = np.clip(bonus - posterior.quantile(self.quantile), -HIGHEST, HIGHEST)
         return evidence.tau_min * np.exp(lifted)

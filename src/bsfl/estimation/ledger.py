@@ -79,17 +79,18 @@ class Ledger(ClientState):
     def hear(self, report: Report) -> None:
         """Book what became of invitations."""
         answered: BoolArray = report.answered
-        self.late[report.clients[report.outcome == LATE]] += 1
-        self.failed[report.clients[report.outcome == FAILED]] += 1
+        if report.outcome.any():  # not all answered in time
+            self.late[report.clients[report.outcome == LATE]] += 1
+            self.failed[report.clients[report.outcome == FAILED]] += 1
+            self.missed[report.clients[~answered]] += 1
         who, values = report.clients[answered], np.log(report.latency[answered])
         n, step = self.n_timed[who] + 1, values - self.log_latency[who]
         self.n_timed[who] = n
         self.log_latency[who] += step / n
         self.spread[who] += step**2 * (n - 1) / n
-        self.answered[report.clients[answered]] += 1
-        self.missed[report.clients[~answered]] += 1
-        self.n_answered += int(np.count_nonzero(answered))
-        self.n_missed += int(np.count_nonzero(~answered))
+        self.answered[who] += 1
+        self.n_answered += len(who)
+        self.n_missed += len(answered) - len(who)
 
     def latencies(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return what each client usually takes, and from when to when 8 of 10 answers come.

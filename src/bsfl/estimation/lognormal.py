@@ -101,41 +101,59 @@ def learn(
     if roster is not None and roster.features is not None and not len(state.centre):
         _meet_features(state, roster.features)
     new = stats.answers == 0
-    x = design(state, clients[new], roster)
-    expected, leverage = _predicted(state, x)
-    errors = values[new] - expected
-    if state.gram[0, 0] >= 1.0:  # the very first answers tell the level, not how clients differ
-        fade = FADE ** len(errors)
-        state.pooled[_ERRORS] = fade * state.pooled[_ERRORS] + np.sum(errors**2 / (1 + leverage))
-        state.pooled[_N_ERRORS] = fade * state.pooled[_N_ERRORS] + len(errors)
-    state.gram += x.T @ x
-    state.moment += x.T @ values[new]
+    if new.any():
+        _learn_first(state, design(state, clients[new], roster), values[new])
     step = values[~new] - stats.mean[~new]
     part = stats.count[~new] / (stats.count[~new] + 1)
     state.pooled[_SPREAD] += np.sum(part * step**2)
     state.pooled[_FREEDOM] += np.sum(part)
 
 
-def judge(
-    state: Population, clients: IntArray, stats: ClientStats, roster: Roster | None
-) -> Posterior:
-    """Return what to think of clients, of which `stats` is remembered."""
-    if not len(state.pooled):
-        nothing = np.zeros(len(clients))
-        return Posterior(nothing, nothing + 1.0, nothing + FIRST_GUESS[1][1] ** 0.5)
-    noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
-    total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], noise)
-    # without features everyone is the average client, and one row stands for all
-    x = design(state, clients if len(state.centre) else clients[:1], roster)
+def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
+    """Take in the first answers of clients with features x."""
     expected, leverage = _predicted(state, x)
-    own = max(total - noise, 1e-3 * total)
-    prior = own + total * leverage
-    n = stats.count.astype(np.float64)
-    sigma2 = (SHRINKAGE * noise + stats.spread) / (SHRINKAGE + np.maximum(n - 1.0, 0.0))
-    n *= prior
-    trust = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
-    mean = expected + trust * (stats.mean - expected)
-    return Posterior(mean, (1 - trust) * prior, np.sqrt(sigma2))
+    errors = values - expected
+    if state.gram[0, 0] >= 1.0:  # the very first answers tell the level, not how clients differ
+        fade = FADE ** len(errors)
+        state.pooled[_ERRORS] = fade * state.pooled[_ERRORS] + np.sum(errors**2 / (1 + leverage))
+        state.pooled[_N_ERRORS] = fade * state.pooled[_N_ERRORS] + len(errors)
+    state.gram += x.T @ x
+    state.moment += x.T @ values
+
+
+class Judge:
+    """What to think of clients, by what is known of the fleet; looks at each client alone."""
+
+    def __init__(self, state: Population, roster: Roster | None) -> None:
+        """Take in the state, which must not change meanwhile."""
+        self._state, self._roster = state, roster
+        if not len(state.pooled):
+            return
+        self._noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
+        self._total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], self._noise)
+        self._own = max(self._total - self._noise, 1e-3 * self._total)
+        self._average = _predicted(state, design(state, np.zeros(1, dtype=np.int64), None))
+
+    def __call__(self, clients: IntArray, stats: ClientStats) -> Posterior:
+        """Return what to think of clients, of which `stats` is remembered."""
+        state = self._state
+        if not len(state.pooled):
+            nothing = np.zeros(len(clients))
+            return Posterior(nothing, nothing + 1.0, nothing + FIRST_GUESS[1][1] ** 0.5)
+        expected, leverage = self._average  # which everyone is without features
+        if len(state.centre):
+            expected, leverage = _predicted(state, design(state, clients, self._roster))
+        prior = self._own + self._total * leverage
+        n = stats.count.astype(np.float64)
+        sigma2 = np.maximum(n - 1.0, 0.0)
+        sigma2 += SHRINKAGE
+        np.divide(SHRINKAGE * self._noise + stats.spread, sigma2, out=sigma2)
+        n *= prior
+        trust = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
+        mean = stats.mean - expected
+        mean *= trust
+        mean += expected
+        return Posterior(mean, (1 - trust) * prior, np.sqrt(sigma2, out=sigma2))
 
 
 def _predicted(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:

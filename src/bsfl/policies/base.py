@@ -90,13 +90,14 @@ def figures_of(policy: Policy, state: State, context: RoundContext) -> dict[str,
 
 def checked_cohort(policy: Policy, context: RoundContext, cohort: Any) -> IntArray:
     """Return a policy's choice, sorted, after checking that it is one."""
-    chosen = np.unique(np.asarray(cohort, dtype=np.int64))
+    chosen = np.sort(np.asarray(cohort, dtype=np.int64), axis=None)
     most = min(context.cohort_size, len(context.available))
     least = min(1, most) if getattr(policy, "chooses_fewer", False) else most
-    first, after = (np.searchsorted(context.available, chosen, side) for side in ("left", "right"))
-    if np.size(cohort) != len(chosen) or not least <= len(chosen) <= most or np.any(first == after):
+    first, after = (context.available.searchsorted(chosen, side) for side in ("left", "right"))
+    is_away, is_twice = first == after, chosen[1:] == chosen[:-1]
+    if is_twice.any() or not least <= len(chosen) <= most or is_away.any():
         n_wanted = most if least == most else f"{least} to {most}"
-        away = chosen[first == after].tolist()
+        away = np.unique(chosen[is_away]).tolist()
         raise InvalidInput(
             f"the policy must choose {n_wanted} distinct available clients, got {cohort!r}"
             + (f", of whom {short(away)} are not available" if away else "")

@@ -102,7 +102,8 @@ class Pace:
         available, n = context.available, context.cohort_size
         if len(available) <= n:
             return Choice(cohort=available, available=available)
-        fair = np.broadcast_to(context.fair(available, len(state.selected)), len(available))
+        e = context.fair(available, len(state.selected))
+        fair = np.broadcast_to(e, len(available))
         chances = fair, pick(state.selected, available), pick(state.late, available)
         if not (state.gain and state.time_s):  # no answer yet, so a second has no price
             value = in_parts(partial(self._value, state, 0.0), *chances)
@@ -118,14 +119,15 @@ class Pace:
         price = max(state.gain / state.time_s, CHEAPEST)
         longest = price * seconds.max()  # what the longest wait costs
         # a whole cohort of unheard clients is worth the longest wait, a single one is not
-        unheard = longest / context.quota if 2.0 * HEARD * np.max(fair) > 1.0 else 0.0
+        unheard = longest / context.quota if 2.0 * HEARD * np.max(e) > 1.0 else 0.0
         value = in_parts(partial(self._value, state, unheard), *chances)
         if self.least_share:
             owed = np.maximum(self.least_share * fair - in_parts(_served, *chances[1:]), 0.0)
             value += owed * (n * value.max() + longest)
         tie = 1e-9 * value.max()  # at random
         draws = rng.random(len(value), dtype=np.float32)
-        in_parts(lambda own, draw: own + tie * draw, value, draws, out=value)
+        draws *= tie
+        value += draws
         u, alpha = np.negative(seconds, out=seconds), context.quota / price
         return Choice(
             cohort=available[solve_exact(u, value, n, alpha=alpha)],
@@ -173,11 +175,15 @@ class Pace:
         Who was not heard for long is worth up to `unheard` more.
         """
         served = _served(selected, late)
-        value = np.log((fair + 1.0) / (served + 1.0))
-        value = np.exp(self.exponent(state) * (value + state.usual))
+        value = fair + 1.0
+        value /= served + 1.0
+        np.log(value, out=value)
+        value += state.usual
+        value *= self.exponent(state)
+        np.exp(value, out=value)
         if unheard:
             value += np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0) * unheard
-        return np.asarray(value)
+        return value
 
     def exponent(self, state: PaceState) -> float:
         """Return f."""
@@ -187,11 +193,12 @@ class Pace:
         """Return tau_k of the available clients: how long each may take, at best."""
         clients = context.available
         stats = MEMORY.recall(state.memory, clients, context.t)
+        judge = lognormal.Judge(state.population, context.roster)
 
         def judged(clients: IntArray, *stats: Any) -> FloatArray:
-            own = ClientStats(*stats)
-            posterior = lognormal.judge(state.population, clients, own, context.roster)
-            log_s = posterior.quantile(QUANTILE) - OPTIMISM * np.sqrt(posterior.variance)
+            posterior = judge(clients, ClientStats(*stats))
+            log_s = posterior.quantile(QUANTILE)
+            log_s -= OPTIMISM * np.sqrt(posterior.variance)
             return np.asarray(np.exp(np.clip(log_s, *lognormal.LOG_RANGE, out=log_s), out=log_s))
 
         seconds = in_parts(judged, clients, stats.answers, stats.count, stats.mean, stats.spread)
@@ -233,4 +240,6 @@ class Pace:
 
 def _served(selected: IntArray, late: IntArray) -> FloatArray:
     """Return c_k, with half of the answers that came too late."""
-    return np.asarray((selected - late) + VAIN * late)
+    served = late * (VAIN - 1.0)
+    served += selected
+    return np.asarray(served)

@@ -29,12 +29,12 @@ def solve_exact(u: FloatArray, g: FloatArray, m: int, alpha: float) -> IntArray:
     u, g = check_problem(u, g, m, alpha)
     pace = _first_pace(u, m)
     fast = u >= pace
-    first = _without_surplus(u, g, np.flatnonzero(fast), pace, m)
+    first = _without_surplus(u, g, fast.nonzero()[0], pace, m)
     sweep = _Sweep(*_fastest_first(u[first], g[first]), m=m, alpha=alpha)
-    rest = np.flatnonzero((g > sweep.top[0]) & ~fast)
+    rest = ((g > sweep.top[0]) & ~fast).nonzero()[0]
     rest = rest[u[rest] > sweep.slowest_of_use(g[rest])]
     sweep.extend(*_fastest_first(u[rest], g[rest]))
-    return _largest(g, np.flatnonzero(u >= sweep.best_pace), m)
+    return _largest(g, (u >= sweep.best_pace).nonzero()[0], m)
 
 
 def _without_surplus(
@@ -56,8 +56,8 @@ def _largest(g: FloatArray, clients: IntArray, m: int) -> IntArray:
     """Return the m clients with the largest g, of equals those that come first."""
     values = g[clients]
     cut = np.partition(values, -m)[-m]
-    above = np.flatnonzero(values > cut)
-    tied = np.flatnonzero(values == cut)[: m - len(above)]
+    above = (values > cut).nonzero()[0]
+    tied = (values == cut).nonzero()[0][: m - len(above)]
     places: IntArray = np.sort(np.concatenate([above, tied]))
     return clients[places]
 
@@ -78,7 +78,7 @@ def _fastest_first(u: FloatArray, g: FloatArray) -> tuple[FloatArray, FloatArray
     """Return u and g by falling u."""
     order = _nearly_falling_order(u) if len(u) > CHUNK_SIZE else np.argsort(-u)
     fallen = u.take(order)
-    if not np.all(fallen[:-1] >= fallen[1:]):
+    if not (fallen[:-1] >= fallen[1:]).all():
         order = np.argsort(-u)
         fallen = u.take(order)
     return fallen, g.take(order)

@@ -317,6 +317,7 @@ def test_settings_of_policies_on_the_command_line(study):
         (["--set", "bsfl.alpha"], "a setting must be key=value or policy.key=value"),
         (["--set", "bsfl.alpha=much"], "must be a number or one of floor, max-gini, got 'much'"),
         (["--csv", "--json"], "choose one of --csv and --json"),
+        (["--time", "60"], "regret is measured over a fixed number of rounds"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(study, words, message):
@@ -324,6 +325,19 @@ def test_settings_that_do_not_fit_are_named(study, words, message):
     assert done.exit_code == 2
     assert message in done.output
     assert not (study / "results").exists()
+
+
+def test_another_length_on_the_command_line(study):
+    text = (study / "study.toml").read_text()
+    (study / "timed.toml").write_text(text.replace("[objective]\nalpha = 2.0\n", ""))
+    for name, words in {"study": ["--rounds", "3"], "timed": ["--time", "40"]}.items():
+        asked = ["run", f"{name}.toml", "--seeds", "1", "--jobs", "1", "--csv", *words]
+        done = runner.invoke(app, asked)
+        assert done.exit_code == 0, done.output
+    for name, key, value in ("study", "t", 3), ("timed", "clock_s", 40.0):
+        (records,) = open_results(study / "results" / name).records("plain")
+        *_, before, last = records[key]
+        assert before < value <= last
 
 
 def test_rows_for_another_program(study):

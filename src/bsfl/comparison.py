@@ -31,6 +31,7 @@ from bsfl.records import Rng
 from bsfl.registry import absolute_reference, is_reference
 from bsfl.runs import Results, run_scenario, watch
 from bsfl.scenario import Scenario, find_scenario, parse_scenario
+from bsfl.scenario.files import of_length
 from bsfl.scenario.given import GivenFleet, GivenTask, described, described_fleet, policy_entry
 from bsfl.scenario.parse import check_label
 from bsfl.scenario.round_spec import Barrier
@@ -202,10 +203,9 @@ def _of_scenario(
 ) -> Scenario:
     """Return a scenario with another length; its own policies are left to be replaced."""
     scenario = given if isinstance(given, Scenario) else find_scenario(str(given))
-    source = dict(scenario.source)
-    if length["rounds"] is not None or length["time_s"] is not None:
-        source = {k: v for k, v in source.items() if k not in ("rounds", "time_s")}
-    source |= {key: value for key, value in length.items() if value is not None}
+    source = of_length(scenario, rounds=length["rounds"], time_s=length["time_s"])
+    if length["cohort_size"] is not None:
+        source["cohort_size"] = length["cohort_size"]
     if not is_trained:
         source.pop("learning", None)
     source["policies"] = {"random": {}}

@@ -108,6 +108,13 @@ def run(
         ),
     ] = None,
     seeds: Seeds = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds of a run. [as the scenario says]", min=1)
+    ] = None,
+    time_s: Annotated[
+        float | None,
+        typer.Option("--time", help="Virtual seconds of a run. [as the scenario says]"),
+    ] = None,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
@@ -130,7 +137,9 @@ def run(
 
         if as_csv and as_json:
             raise InvalidInput("choose one of --csv and --json")
-        found = with_more_policies(find_scenario(scenario), policies or [], settings or [])
+        found = with_more_policies(
+            find_scenario(scenario), policies or [], settings or [], rounds=rounds, time_s=time_s
+        )
         folder = out or Path("results") / found.name
         is_shown = not (as_csv or as_json)
         require(*SIMULATOR, *FIGURES * is_shown)  # what is missing shows before anything is begun

@@ -92,8 +92,23 @@ def digests(source: Mapping[str, Any]) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 
+def of_length(
+    scenario: Scenario, *, rounds: int | None = None, time_s: float | None = None
+) -> dict[str, Any]:
+    """Return the content of a scenario with another length: rounds, virtual seconds, or both."""
+    source = dict(scenario.source)
+    if rounds is not None or time_s is not None:
+        source |= {"rounds": rounds, "time_s": time_s}
+    return {key: value for key, value in source.items() if value is not None}
+
+
 def with_more_policies(
-    scenario: Scenario, policies: Iterable[str], settings: Iterable[str] = ()
+    scenario: Scenario,
+    policies: Iterable[str],
+    settings: Iterable[str] = (),
+    *,
+    rounds: int | None = None,
+    time_s: float | None = None,
 ) -> Scenario:
     """Return a scenario in which further policies play, with some settings changed.
 
@@ -101,6 +116,7 @@ def with_more_policies(
         scenario: What is played.
         policies: Registry names, or "mine.py:Class".
         settings: "key=value" of the one further policy, or "label.key=value" of any.
+        rounds, time_s: Another length; None of both: as the scenario says.
     """
     tables = {label: dict(table) for label, table in scenario.source["policies"].items()}
     added = []
@@ -112,7 +128,7 @@ def with_more_policies(
     for setting in settings:
         label, key, value = _setting(setting, tables, added)
         tables[label][key] = value
-    source = {**scenario.source, "policies": tables}
+    source = {**of_length(scenario, rounds=rounds, time_s=time_s), "policies": tables}
     return parse_scenario(source, name=scenario.name, file=scenario.name)
 
 

@@ -82,13 +82,15 @@ class Deployment:
         )
         self.wait(lambda: answers(f"http://{self.address}/health"), "the SuperLink")
 
-    def start_node(self, partition, n_partitions, number=None, **config):
+    def start_node(
+        self, partition, n_partitions, number=None, program=("flower-supernode",), **config
+    ):
         """Start a SuperNode; its number here is its partition unless told."""
         told = {"partition-id": partition, "num-partitions": n_partitions, **config}
         number = partition if number is None else number
         self.nodes[number] = self.launch(
             f"node-{number}",
-            *("flower-supernode", "--insecure", "--superlink", self.address),
+            *(*program, "--insecure", "--superlink", self.address),
             *("--port", str(free_port())),
             *("--node-config", " ".join(f"{key}={json.dumps(it)}" for key, it in told.items())),
         )

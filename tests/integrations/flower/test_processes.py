@@ -1,15 +1,17 @@
 """The plug-in in real federations: Flower's own programs, on loopback, with injected delays."""
 
 import importlib.util
+import runpy
 import statistics
 import sys
 import time
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 
-from deployment import EXAMPLE, Deployment, Probe, kill
+from deployment import EXAMPLE, HERE, Deployment, Probe, kill
 
 from bsfl import Scheduler
 from bsfl.integrations.flower.checkpoint import Checkpoint
@@ -160,6 +162,41 @@ def test_nodes_that_misbehave_spoil_nothing(deployment, tmp_path):
     assert "3" not in second["cohort"], "it is still busy"
     log, told = deployment.folder / "run.log", "says that it is '0', as node"
     deployment.wait(lambda: told in log.read_text(), "the word that a name is taken", 240.0)
+
+
+def test_a_node_that_answers_twice_counts_once(deployment, tmp_path):
+    """It sends each reply four times, one of them as a new message; the SuperLink takes one.
+
+    Model and memory hold one answer of each that was invited. No deadline ends a round.
+    """
+    probe, state = Probe(tmp_path, slow_s=0.0, slow_share=0.0), tmp_path / "scheduler.bsfl"
+    options = {"cohort_size": 2, "min_clients": 3, "wait_s": 240.0, "state_path": str(state)}
+    probe.follow({"bsfl": {"policy": "bsfl", **options}}, ["bsfl"], n_rounds=5)
+    deployment.start_superlink()
+    twice = (sys.executable, str(HERE / "probe" / "answers_twice.py"))
+    deployment.start_node(0, 3, program=twice)
+    deployment.start_node(1, 3)
+    deployment.start_node(2, 3)
+    run = deployment.run(probe.app)
+    deployment.wait(lambda: run.poll() is not None, "the end of the run", 600.0)
+
+    rounds = probe.rounds()
+    assert len(rounds) == 5, deployment.logs()
+    task = runpy.run_path(str(EXAMPLE / "flower_app" / "task.py"))
+    w = np.zeros(task["N_FEATURES"])
+    for note in rounds:
+        cohort = sorted(note["cohort"])
+        assert len(set(cohort)) == 2
+        assert sorted(note["kept"]) == sorted(note["latencies"]) == cohort, "each once, nobody else"
+        assert (note["failed"], note["timeouts"], note["n_late"]) == ([], [], 0)
+        w = np.mean([task["train"](w, *task["data"](int(client))) for client in cohort], axis=0)
+        assert np.allclose(note["w"], w), "as much of each as of the other"
+    learned = Scheduler.load(state)
+    answers = [sum(client in note["kept"] for note in rounds) for client in learned.clients]
+    assert sorted(learned.clients) == ["0", "1", "2"]
+    assert learned.state.memory.observed.tolist() == answers
+    log = (deployment.folder / "node-0.log").read_text()
+    assert log.count("sent again") >= 2 * answers[0] > 0, "for its name, and all but the last"
 
 
 def test_a_node_that_is_killed_while_others_train_on(deployment, tmp_path):

@@ -47,6 +47,24 @@ def test_version_and_help():
     assert "One of rounds, liars, radius" in bsfl("ablation", "--help").output
 
 
+def test_the_version_needs_no_extra():
+    hidden = "import sys; sys.modules['typer'] = None; sys.argv = ['bsfl', '--version']"
+    code = f"{hidden}; from bsfl.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], **CAPTURED)
+    assert re.fullmatch(r"bsfl \d+\.\d+\.\d+\n", done.stdout), done.stderr
+
+
+def test_one_policy_in_full():
+    shown = bsfl("policies", "oort")
+    assert shown.exit_code == 0
+    assert "penalty: Exponent for clients slower than T." in shown.output
+    assert "penalty=2.0" in shown.output
+    assert shown.output.endswith("Needs losses and samples.\n")
+    unknown = bsfl("policies", "pacr")
+    assert unknown.exit_code == 2
+    assert "unknown policy 'pacr'; did you mean 'pace'?" in unknown.output
+
+
 def commands(words=(), group=app):
     """Yield the words of every command."""
     found = typer.main.get_command(group) if words == () else group
@@ -311,13 +329,16 @@ def test_settings_of_policies_on_the_command_line(study):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "alpha=3"], "say whose setting it is, as in bsfl.alpha=3"),
+        (
+            ["--set", "alpha=3"],
+            "say whose setting it is, as in LABEL.alpha=3, where LABEL is one of bsfl, plain",
+        ),
         (["--set", "bslf.alpha=3"], "no policy is called 'bslf'; did you mean 'bsfl'?"),
         (["--set", "bsfl.alpa=3"], "unknown key 'alpa'; did you mean 'alpha'?"),
         (["--set", "bsfl.alpha"], "a setting must be key=value or policy.key=value"),
         (["--set", "bsfl.alpha=much"], "must be a number or one of floor, max-gini, got 'much'"),
         (["--csv", "--json"], "choose one of --csv and --json"),
-        (["--time", "60"], "regret is measured over a fixed number of rounds"),
+        (["--time", "0"], "time_s must be a finite number above 0, got 0"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(study, words, message):
@@ -328,16 +349,14 @@ def test_settings_that_do_not_fit_are_named(study, words, message):
 
 
 def test_another_length_on_the_command_line(study):
-    text = (study / "study.toml").read_text()
-    (study / "timed.toml").write_text(text.replace("[objective]\nalpha = 2.0\n", ""))
-    for name, words in {"study": ["--rounds", "3"], "timed": ["--time", "40"]}.items():
-        asked = ["run", f"{name}.toml", "--seeds", "1", "--jobs", "1", "--csv", *words]
-        done = runner.invoke(app, asked)
+    for words, key, value in (["--rounds", "3"], "t", 3), (["--time", "40"], "clock_s", 40.0):
+        asked = ["run", "study.toml", "--seeds", "1", "--jobs", "1", "--csv", "--out", key]
+        done = runner.invoke(app, [*asked, *words])
         assert done.exit_code == 0, done.output
-    for name, key, value in ("study", "t", 3), ("timed", "clock_s", 40.0):
-        (records,) = open_results(study / "results" / name).records("plain")
+        (records,) = open_results(study / key).records("plain")
         *_, before, last = records[key]
         assert before < value <= last
+        assert ("regret" in done.stdout) == (key == "t"), "which needs a fixed number of rounds"
 
 
 def test_rows_for_another_program(study):

@@ -3,6 +3,7 @@
 import sys
 from importlib.util import find_spec
 
+from bsfl import __version__
 from bsfl.errors import MissingExtra
 from bsfl.extras import optional_imports, require
 
@@ -18,7 +19,10 @@ NEEDS = {
 
 
 def main() -> None:
-    """Run the command line, or say which extra is missing."""
+    """Run the command line, or say which extra is missing; the version needs none."""
+    if sys.argv[1:] == ["--version"]:
+        print_version()
+        return
     try:
         if find_spec("typer") is None:
             require(*TERMINAL, *NEEDS.get("".join(sys.argv[1:2]), ()))
@@ -27,3 +31,8 @@ def main() -> None:
     except MissingExtra as missing:
         sys.exit(f"error: {missing}")
     app()
+
+
+def print_version() -> None:
+    """Print the version."""
+    print(f"bsfl {__version__}")

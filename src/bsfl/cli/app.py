@@ -1,6 +1,7 @@
 """The commands that list, run and report. A command imports what it needs when it is called."""
 
 import csv
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -11,8 +12,7 @@ import typer.core
 from rich.table import Table
 from rich.text import Text
 
-import bsfl
-from bsfl.cli import FIGURES, SIMULATOR, monitor, studies
+from bsfl.cli import FIGURES, SIMULATOR, monitor, print_version, studies
 from bsfl.cli.data import data
 from bsfl.cli.new import new
 from bsfl.cli.scenarios import scenarios
@@ -54,22 +54,39 @@ def version(
 ) -> None:
     """Print the version."""
     if show:
-        console.print(f"bsfl {bsfl.__version__}")
+        print_version()
         raise typer.Exit
 
 
 @app.command()
-def policies() -> None:
-    """List the selection policies and their settings."""
+def policies(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="One of them, in full. [all]", autocompletion=policy_names),
+    ] = None,
+) -> None:
+    """List the selection policies and their settings.
+
+    Example: bsfl policies pace
+    """
+    if name is not None:
+        with clear_errors():
+            text = inspect.getdoc(POLICIES.find(name)) or ""
+            typer.echo(text.replace("Attributes:\n", "Settings:\n"))
+            typer.echo(f"\nDefaults: {_settings(name)}.{_needs(name)}")
+        return
     table = Table("policy", "what it does, and its settings", box=None, pad_edge=False)
-    for name in POLICIES:
-        settings = [
-            key if default is REQUIRED else f"{key}={default!r}"
-            for key, default in POLICIES.settings(name).items()
-        ]
-        table.add_row(name, Text(POLICIES.about(name) + _needs(name)))
-        table.add_row("", Text(", ".join(settings) or "no settings", style="dim"))
+    for one in POLICIES:
+        table.add_row(one, Text(POLICIES.about(one) + _needs(one)))
+        table.add_row("", Text(_settings(one), style="dim"))
     console.print(table, highlight=False)
+
+
+def _settings(name: str) -> str:
+    """Return the settings of a policy with their defaults."""
+    settings = POLICIES.settings(name).items()
+    told = [key if default is REQUIRED else f"{key}={default!r}" for key, default in settings]
+    return ", ".join(told) or "no settings"
 
 
 def _needs(name: str) -> str:

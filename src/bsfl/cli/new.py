@@ -89,5 +89,5 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
     return [
         f"wrote {made} and {test}",
         f"try it: {NEXT[what].format(name=name, file=made)}",
-        f"test it: pytest {test}",
+        f"test it: python -m pytest {test}",
     ]

@@ -95,10 +95,15 @@ def digests(source: Mapping[str, Any]) -> dict[str, str]:
 def of_length(
     scenario: Scenario, *, rounds: int | None = None, time_s: float | None = None
 ) -> dict[str, Any]:
-    """Return the content of a scenario with another length: rounds, virtual seconds, or both."""
+    """Return the content of a scenario with another length: rounds, virtual seconds, or both.
+
+    Regret is measured over a fixed number of rounds; with another time it is left out.
+    """
     source = dict(scenario.source)
     if rounds is not None or time_s is not None:
         source |= {"rounds": rounds, "time_s": time_s}
+    if time_s is not None:
+        source.pop("objective", None)
     return {key: value for key, value in source.items() if value is not None}
 
 
@@ -141,8 +146,8 @@ def _setting(text: str, known: Iterable[str], added: list[str]) -> tuple[str, st
     if not dot:
         if len(added) != 1:
             raise InvalidInput(
-                f"say whose setting it is, as in {next(iter(added or known))}.{text}: "
-                f"there are {len(added) or 'no'} further policies"
+                f"say whose setting it is, as in LABEL.{text}, where LABEL is one of "
+                f"{', '.join(added or known)}"
             )
         label = added[0]
     if label not in known:

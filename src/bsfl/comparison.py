@@ -67,7 +67,8 @@ def compare(
 
     Args:
         policies: One, several, or a dict of label: policy. Each is a name from `bsfl policies`,
-            "mine.py:Class", a class, or an instance with settings of your own.
+            "mine.py:Class", a class, or an instance with settings of your own. A name plays with
+            its defaults, whatever the scenario sets for its own policies.
         scenario_or_fleet: A name from `bsfl scenarios`, a scenario file, or a Fleet. A fleet needs
             cohort_size, and rounds or time_s.
         task: What the cohorts train; None: what the scenario says, or nothing.

@@ -245,6 +245,11 @@ class SharesItsState(Sound):
         return self.shared
 
 
+class HasRoomForFifty(Sound):
+    def init(self, n_clients):
+        return Chosen(np.zeros(50, dtype=np.int64))
+
+
 class ShufflesTheQuestion(Sound):
     def select(self, state, context, rng):
         rng.shuffle(context.available)
@@ -267,8 +272,9 @@ FAULTS = {
     Cools: "learn_in_the_state_alone: playing changed epsilon of the policy itself",
     ReturnsItsState: "change_nothing_but_the_state: .* it returns is not used, got Chosen",
     ChangesTheReport: "change_nothing_but_the_state: observe changed latency of the report",
-    WrongSignature: "choose_right_cohorts: TypeError: .*so are .* other rules",
+    WrongSignature: "choose_right_cohorts: TypeError: .*; the same in .* other rules",
     SharesItsState: "learn_in_the_state_alone: ",
+    HasRoomForFifty: "play_with_a_large_fleet: IndexError: .* out of bounds",
     ShufflesTheQuestion: "select_without_change: select changed context.available",
 }
 

@@ -239,8 +239,8 @@ def test_mistakes_are_named(policies, changes, message):
 def test_a_wrong_world_or_task_is_named():
     with pytest.raises(InvalidInput, match="unknown scenario 'phons'; did you mean 'phones'?"):
         bsfl.compare("random", "phons")
-    with pytest.raises(InvalidInput, match="fixed number of rounds: give rounds and no time_s"):
-        bsfl.compare("random", "phones", rounds=10, time_s=5.0)
+    with pytest.raises(InvalidInput, match="time_s must be a finite number above 0"):
+        bsfl.compare("random", "phones", rounds=10, time_s=-5.0)
     with pytest.raises(InvalidInput, match="must have the fleet's 100 clients, got 12"):
         bsfl.compare("random", "phones", MeanTask())
     with pytest.raises(InvalidInput, match="a task must have n_clients, samples, init, train"):

@@ -14,9 +14,13 @@ from small_scenario import parse
 
 
 def summary(**times):
-    """Return policies with these times to the target, and equal accuracies."""
+    """Return policies with these times to the target of 20 s each, and equal accuracies."""
     found = {
-        label: {"time_to_target_s": np.array(t, float), "accuracy": np.full(len(t), 0.8)}
+        label: {
+            "time_to_target_s": np.array(t, float),
+            "total_time_s": np.full(len(t), 20.0),
+            "accuracy": np.full(len(t), 0.8),
+        }
         for label, t in times.items()
     }
     n = len(next(iter(times.values())))
@@ -70,6 +74,12 @@ def test_who_reached_nothing_wins_nothing():
     made = summary(a=[np.inf, 3], b=[9, np.inf])
     assert verdict(made) == ["Too short to tell: nobody reached 80.0% in every world."]
     assert winners_table([made]).rows == [["study", "nobody", "–", "–", "–"]]
+
+
+def test_who_missed_the_target_is_behind_only_as_far_as_it_was_seen():
+    """Ratios of at least 20/10 and 2 leave chance out; 1/10 and at least 2 do not."""
+    made = summary(first=[10, 10, 10], never=[np.inf] * 3, once=[1, np.inf, 20])
+    assert verdict(made)[1] == "Not told apart from it: once."
 
 
 def test_the_verdict_says_how_much_faster_the_first_is_and_what_it_costs():

@@ -8,6 +8,7 @@ import numpy as np
 from bsfl.analysis.metrics import BASELINES, METRICS
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import Summary
+from bsfl.records import FloatArray
 
 ONE_WORLD = 1.28
 """Ratio that two equal policies may show in one world: their times to the target differ by about a
@@ -42,7 +43,7 @@ def winner(summary: Summary) -> Winner | None:
     By the time to the target or, where nothing is trained, by the mean round. Who knows the truth
     does not compete, unless nobody else plays. Two are told apart if the 95 % interval of
     their ratio, world by world, leaves 1 out; where there is one world alone, if they differ by
-    more than ONE_WORLD.
+    more than ONE_WORLD. Who did not reach the target took at least as long as it played.
     """
     ranked, key = summary.ranked(), summary.ranking[0]
     first, *others = [k for k in ranked if k not in summary.told] or ranked
@@ -51,11 +52,20 @@ def winner(summary: Summary) -> Winner | None:
     own = summary.policies[first][key]
     tied = []
     for label in others:
-        ratio = summary.policies[label][key] / own
-        found = interval(ratio) if np.isfinite(ratio).all() else None
-        if found and (found.mean < ONE_WORLD if summary.seeds == 1 else found.low <= 1.0):
+        found = interval(_at_least(summary, label, key) / own)
+        if found.mean < ONE_WORLD if summary.seeds == 1 else found.low <= 1.0:
             tied.append(label)
     return Winner(first, key, tuple(tied), len(others))
+
+
+def _at_least(summary: Summary, label: str, key: str) -> FloatArray:
+    """Return a metric of every world; where no target was reached, the time played."""
+    values, played_s = summary.policies[label][key], summary.scenario.time_s
+    if np.isfinite(values).all():
+        return values
+    if not np.isfinite(played_s):
+        played_s = summary.policies[label]["total_time_s"]
+    return np.where(np.isfinite(values), values, played_s)
 
 
 def verdict(summary: Summary) -> list[str]:

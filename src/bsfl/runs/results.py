@@ -178,8 +178,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def open_results(folder: Path) -> Results:
+def open_results(folder: str | Path) -> Results:
     """Return the results in a folder."""
+    folder = Path(folder)
     manifest = read_manifest(folder)
     place = str(folder / "manifest.json")
     scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)

@@ -350,13 +350,28 @@ def test_settings_that_do_not_fit_are_named(study, words, message):
 
 def test_another_length_on_the_command_line(study):
     for words, key, value in (["--rounds", "3"], "t", 3), (["--time", "40"], "clock_s", 40.0):
-        asked = ["run", "study.toml", "--seeds", "1", "--jobs", "1", "--csv", "--out", key]
+        asked = ["run", "study.toml", "--seeds", "1", "--jobs", "1", "--csv"]
         done = runner.invoke(app, [*asked, *words])
         assert done.exit_code == 0, done.output
-        (records,) = open_results(study / key).records("plain")
+        folder = {"t": "study-3-rounds", "clock_s": "study-40-s"}[key]
+        (records,) = open_results(str(study / "results" / folder)).records("plain")
         *_, before, last = records[key]
         assert before < value <= last
         assert ("regret" in done.stdout) == (key == "t"), "which needs a fixed number of rounds"
+
+
+def test_what_another_command_wrote_is_not_replaced(study):
+    (study / "log.csv").write_text("client,latency_s\n" + "a,3.0\nb,4.0\nc,5.0\n" * 5)
+    advise = ["advise", "log.csv", "--cohort-size", "1", "--rounds", "5", "--seeds", "1"]
+    run = ["run", "study.toml", "--seeds", "1", "--jobs", "1"]
+    assert bsfl(*run, "--out", "of-run").exit_code == 0
+    assert bsfl(*advise, "--policy", "random", "--jobs", "1", "--out", "of-advise").exit_code == 0
+    for words, folder in (advise, "of-run"), (run, "of-advise"):
+        before = {p: p.read_bytes() for p in (study / folder).rglob("*") if p.is_file()}
+        refused = bsfl(*words, "--out", folder)
+        assert refused.exit_code == 2
+        assert f"{folder} holds what another command wrote; choose another --out" in refused.output
+        assert {p: p.read_bytes() for p in before} == before
 
 
 def test_rows_for_another_program(study):
@@ -407,7 +422,7 @@ def test_a_start_elsewhere_says_how_to_try_it_from_here(study):
     assert said == [
         "wrote there/good.py and there/test_good.py",
         "try it: bsfl run phones --policy there/good.py:Good",
-        "test it: pytest there/test_good.py",
+        "test it: python -m pytest there/test_good.py",
     ]
 
 

@@ -152,3 +152,9 @@ def test_a_failed_background_save_is_seen_when_the_program_ends(tmp_path):
     assert "last words" in run.stdout, "other exit handlers run, too"
     good = subprocess.run([sys.executable, "-c", code, tmp_path / "s"], capture_output=True)
     assert (good.returncode, good.stderr) == (0, b"")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match=f"this is a folder: '{tmp_path}'"):
+        replace_file(tmp_path, b"new")
+    assert temporary_files(tmp_path.parent) == []

@@ -65,6 +65,9 @@ def loop() -> list[str]:
     scheduler = Scheduler(cohort_size=2, seed=1)
     cohort: list[str] = scheduler.select(available=["a", "b", "c"])
     scheduler.observe({cohort[0]: 3.2, cohort[1]: Observation(latency=60.0, outcome="timeout")})
+    times: dict[str, float] = dict.fromkeys(scheduler.select(), 2.5)
+    refused: dict[str, str] = scheduler.observe(times)
+    print(refused)
     scheduler.save(Path("state.bsfl"))
     print(Scheduler.load("state.bsfl").summary(), scheduler.table())
     return cohort

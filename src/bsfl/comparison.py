@@ -162,7 +162,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         labels = ", ".join(self.summary.policies)
-        return f"<Comparison of {labels} in {self.summary.seeds} worlds>"
+        n = self.summary.seeds
+        return f"<Comparison of {labels} in {n} world{'s' * (n > 1)}>"
 
     def _repr_html_(self) -> str:
         """Return verdict and table for a notebook."""

@@ -23,7 +23,7 @@ from bsfl.requirements import needs_of
 from bsfl.saving import statefile
 from bsfl.saving.saves import Saves
 from bsfl.saving.snapshot import LARGEST_SEED, Snapshot, restored_snapshot
-from bsfl.scheduling.answers import judged, report_of
+from bsfl.scheduling.answers import Id, judged, report_of
 from bsfl.scheduling.clients import ClientId, ClientTable
 from bsfl.scheduling.last_round import LastRound
 from bsfl.scheduling.learned import Learned
@@ -237,8 +237,8 @@ class Scheduler(Monitored):
 
     @locked
     def observe(
-        self, answers: Mapping[ClientId, float | Observation], *, strict: bool = False
-    ) -> dict[ClientId, str]:
+        self, answers: Mapping[Id, float | Observation], *, strict: bool = False
+    ) -> dict[Id, str]:
         """Learn from clients that answered, or did not.
 
         May be called several times for one round, and after the next one has started: whoever was

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
+from bsfl.fleet import Fleet, lognormal
 from bsfl.fleet.availability import phones_availability
 
 
@@ -22,3 +23,17 @@ def test_phones_come_and_go_as_recorded_phones_did():
 def test_phones_cannot_be_made_to_be_there_all_the_time():
     with pytest.raises(InvalidInput, match="mean must be"):
         phones_availability(10, np.random.default_rng(0), mean=0.5)
+
+
+class Numbers:
+    """Tells who is there by their numbers, where everyone's yes or no is asked for."""
+
+    def reachable(self, t, clock_s, n_clients, rng):
+        return np.arange(3)
+
+
+def test_who_is_there_is_a_yes_or_no_for_each_client():
+    latency = lognormal(np.ones(12), np.full(12, 0.1))
+    fleet = Fleet(latency=latency, tau_min=0.5, tau_max=9.0, availability=Numbers())
+    with pytest.raises(InvalidInput, match=r"of the 12 clients, got .* int64 with shape \(3,\)"):
+        fleet.available(1, 0.0)

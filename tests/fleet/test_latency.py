@@ -183,3 +183,9 @@ def test_a_fleet_checks_its_limits():
         Fleet(latency=latency, tau_min=3.0, tau_max=2.0)
     with pytest.raises(InvalidInput, match="tau_min must be a finite number above 0"):
         Fleet(latency=latency, tau_min=0.0, tau_max=2.0)
+
+
+@pytest.mark.parametrize("wrong", [-2.0, np.nan])
+def test_latencies_below_zero_or_none_at_all_are_refused(wrong):
+    with pytest.raises(InvalidInput, match="latencies must be at least 0 s, got .* for client 1"):
+        lognormal(np.array([1.0, wrong, 3.0]), np.full(3, 0.1))

@@ -46,6 +46,17 @@ def test_the_table_begins_with_the_slowest(file):
     assert float(slowest) == pytest.approx(max(row["latency_s"] or 0 for row in table), rel=0.01)
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_number_is_cut_on_a_narrow_terminal(file, columns):
+    def cells(columns):
+        lines = CliRunner(env={"NO_COLOR": "1", "COLUMNS": str(columns)}).invoke(
+            app, ["inspect", file, "--client", "phone-7"]
+        )
+        return lines.output.splitlines()[-1].split()
+
+    assert cells(columns) == cells(200)
+
+
 def test_sorting_and_one_client(file):
     rising = run(file, "--sort", "-answers", "--rows", "0").output
     assert NASTY in rising, "markup is text"

@@ -357,3 +357,9 @@ def test_kills_lose_nothing_that_was_written(path):
 @pytest.mark.attack
 def test_300_kills_lose_nothing_that_was_written(path):
     survive(path, kills=300)
+
+
+def test_another_file_is_no_journal(tmp_path):
+    (tmp_path / "notes.txt").write_text("round 1\nround 2\n")
+    with pytest.raises(InvalidInput, match=r"notes.txt is not a journal, as of Scheduler"):
+        list(read_journal(tmp_path / "notes.txt"))

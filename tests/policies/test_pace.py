@@ -139,6 +139,32 @@ def test_more_evenness_is_more_even_and_slower():
     assert (np.diff(ginis) < 0).all()
 
 
+@pytest.mark.parametrize("slow", [1, 2, 6])
+@pytest.mark.parametrize("once", [True, False], ids=["timed out once", "always slow"])
+def test_nobody_is_left_out_for_ever_where_losses_ask_for_speed_alone(slow, once):
+    """Losses fall, and are the same for all: slow ones are heard in a tenth of their fair number.
+
+    In 400 rounds that is 400 x 4 / 15 / 10 = 10.7; one alone comes when it is 1.5 answers behind.
+    """
+    rng, scheduler = np.random.default_rng(1), Scheduler(cohort_size=4, seed=1)
+    chosen, n_rounds = np.zeros(15, dtype=int), 400
+    for t in range(n_rounds):
+        answers = {}
+        for k in scheduler.select(available=range(15)):
+            chosen[k] += 1
+            if once and k < slow and chosen[k] == 1:
+                answers[k] = Observation(latency=30.0, outcome="timeout")
+            else:
+                usual_s = 30.0 if k < slow and not once else 2.0 + k / 5
+                latency = usual_s * np.exp(0.1 * rng.normal())
+                answers[k] = Observation(latency=latency, loss=2 / (1 + t / 10))
+        scheduler.observe(answers)
+    fair = n_rounds * 4 / 15
+    assert chosen[:slow].min() >= 0.1 * fair - 1.5
+    if not once:
+        assert chosen[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
+
+
 def test_a_client_that_was_away_is_not_chosen_more_than_usual():
     usual, after = 0.0, 0.0
     for seed in range(10):

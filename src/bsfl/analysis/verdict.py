@@ -60,12 +60,11 @@ def winner(summary: Summary) -> Winner | None:
 
 def _at_least(summary: Summary, label: str, key: str) -> FloatArray:
     """Return a metric of every world; where no target was reached, the time played."""
-    values, played_s = summary.policies[label][key], summary.scenario.time_s
-    if np.isfinite(values).all():
-        return values
-    if not np.isfinite(played_s):
-        played_s = summary.policies[label]["total_time_s"]
-    return np.where(np.isfinite(values), values, played_s)
+    own, time_s = summary.policies[label], summary.scenario.time_s
+    if np.isfinite(own[key]).all():
+        return own[key]
+    played_s = time_s if np.isfinite(time_s) else own["total_time_s"]
+    return np.where(np.isfinite(own[key]), own[key], played_s)
 
 
 def verdict(summary: Summary) -> list[str]:
@@ -113,6 +112,8 @@ def _certainty(summary: Summary, found: Winner) -> str:
         return f"Not told apart from it: {', '.join(found.tied)}."
     if summary.seeds > 1:
         return "It is ahead of all others beyond chance."
+    if found.key == "mean_round_s":
+        return "One world cannot tell whether that is chance; more seeds can."
     chance = f"{100 * (ONE_WORLD - 1):.0f} %"
     return f"It is ahead of all others by more than chance may bring in one world, {chance}."
 

@@ -157,12 +157,14 @@ def run(
         found = with_more_policies(
             find_scenario(scenario), policies or [], settings or [], rounds=rounds, time_s=time_s
         )
-        folder = out or Path("results") / found.name
+        folder = out or Path("results") / "-".join([found.name, *_length(rounds, time_s)])
         is_shown = not (as_csv or as_json)
         require(*SIMULATOR, *FIGURES * is_shown)  # what is missing shows before anything is begun
         if is_shown:
-            from bsfl.cli.findings import write_and_show
+            from bsfl.cli.findings import check_folder, write_and_show
             from bsfl.report import scenario_findings
+
+            check_folder(folder, has_runs=True)
         n_worlds = seeds or found.seeds
         with on_cluster(backend), watch([Results(folder, found, n_worlds)], jobs=jobs):
             results = run_scenario(found, folder, seeds=n_worlds, jobs=jobs)
@@ -170,6 +172,12 @@ def run(
             _print(results, as_csv=as_csv)
         else:
             write_and_show(scenario_findings(results), folder)
+
+
+def _length(rounds: int | None, time_s: float | None) -> list[str]:
+    """Return another length as parts of a folder's name."""
+    given = {"rounds": rounds, "s": time_s}
+    return [f"{value:g}-{unit}" for unit, value in given.items() if value is not None]
 
 
 def _print(results: "Results", *, as_csv: bool) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bsfl.analysis.tables import Table
 from bsfl.cli.terminal import console, errors, say
+from bsfl.errors import InvalidInput
 from bsfl.report import Findings
 
 
@@ -23,6 +24,15 @@ def steps(title: str, total: int) -> Iterator[Callable[[], None]]:
     with Progress(*columns, TimeRemainingColumn(), console=errors, transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda: progress.advance(task)
+
+
+def check_folder(folder: Path, *, has_runs: bool) -> None:
+    """Check that a folder holds nothing that another command wrote and this one would replace."""
+    is_of_runs, is_written = (
+        (folder / name).exists() for name in ("manifest.json", "summary.json")
+    )
+    if (is_of_runs or is_written) and is_of_runs != has_runs:
+        raise InvalidInput(f"{folder} holds what another command wrote; choose another --out")
 
 
 def write_and_show(findings: Findings, folder: Path) -> None:

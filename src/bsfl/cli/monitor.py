@@ -12,6 +12,9 @@ from rich.text import Text
 from bsfl.cli.terminal import clear_errors, console, say
 from bsfl.errors import InvalidInput
 
+WIDEST = 1000
+"""Columns of a terminal that hold any table."""
+
 
 def inspect(
     file: Annotated[Path, typer.Argument(help="A file that Scheduler.save wrote.")],
@@ -75,15 +78,12 @@ def watch(
     Example: bsfl watch rounds.jsonl
     """
     with clear_errors():
-        from bsfl.monitor.journal import entry_of
+        from bsfl.monitor.journal import check_journal
         from bsfl.monitor.watch import server
 
         if not journal.exists():
             raise InvalidInput(f"{journal} is not there")
-        with journal.open("rb") as file:
-            first = file.readline()
-        if first.endswith(b"\n") and entry_of(first) is None:
-            raise InvalidInput(f"{journal} is not a journal, as of Scheduler(journal=...)")
+        check_journal(journal)
         try:
             page = server(journal, port, host)
         except OSError as error:
@@ -120,6 +120,7 @@ def _show(table: list[dict[str, Any]], sort: str, n_rows: int) -> None:
         cells = [latency(row), *("" if row[x] is None else figure(row[x]) for x in names)]
         cells += ["yes" if row["member"] else "no"] * has_left
         shown.add_row(Text(named(row["client"])), *map(Text, cells))
-    console.print(shown)
+    needed = console.measure(shown, options=console.options.update(width=WIDEST)).minimum
+    console.print(shown, width=max(needed, console.width), crop=False, soft_wrap=True)
     if n_rows and len(ordered) > n_rows:
         say(f"{len(ordered) - n_rows:,} more; --rows 0 shows all, --json has all")

@@ -223,11 +223,12 @@ def _conduct(
     """Play a study, write what came out (a name is a folder of results/) and print it."""
     require(*cli.SIMULATOR, *cli.FIGURES)
     made = STUDIES.make(study, **settings)
-    from bsfl.cli.findings import steps, write_and_show
+    from bsfl.cli.findings import check_folder, steps, write_and_show
     from bsfl.runs import watch
     from bsfl.studies.study import Effort
 
     folder = checks.folder(Path("results", out) if isinstance(out, str) else out)
+    check_folder(folder, has_runs=study == "scenario")
     shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
         findings = made.play(folder, Effort(watch=shown, steps=steps, say=say, **effort))

@@ -1,5 +1,6 @@
 """Files that survive a crash and other writers: replaced in one step, by names nobody guesses."""
 
+import errno
 import json
 import os
 import secrets
@@ -31,6 +32,8 @@ def replace_file(
             the folder; raises if it must not be.
     """
     path = _within_folder(path)
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "A file is needed, and this is a folder", str(path))
     _remove_left_behind(path)
     file, temporary = _temporary(path)
     try:

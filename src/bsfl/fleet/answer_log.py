@@ -135,8 +135,8 @@ def located(path: Path, names: Sequence[str], columns: Columns) -> dict[str, int
     for what in ("client", "latency"):
         if what not in places:
             raise InvalidInput(
-                f"{path}: no column looks like the {what}; name it with --{what}-column; "
-                f"the first line is {_listed(names)}"
+                f"{path}: no column looks like the {what}; the first line must name the columns, "
+                f"and is {_listed(names)}; say which one it is with --{what}-column"
             )
     return places
 

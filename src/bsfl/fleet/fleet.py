@@ -96,7 +96,13 @@ class Fleet:
     def available(self, t: int, clock_s: float) -> IntArray:
         """Return who can be reached at clock_s, when round t starts."""
         rng = stream(self.seed, "availability", t)
-        return np.flatnonzero(self.availability.reachable(t, clock_s, self.n_clients, rng))
+        reachable = np.asarray(self.availability.reachable(t, clock_s, self.n_clients, rng))
+        if reachable.shape != (self.n_clients,) or reachable.dtype != bool:
+            raise InvalidInput(
+                f"reachable must return True or False for each of the {self.n_clients} clients, "
+                f"got an array of {reachable.dtype} with shape {reachable.shape}"
+            )
+        return np.flatnonzero(reachable)
 
     def online_s(self, clock_s: float) -> FloatArray | None:
         """Return for how many seconds each client has been online at clock_s, NaN if it is not.

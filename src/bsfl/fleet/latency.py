@@ -66,6 +66,14 @@ class Noisy:
     noise: str = "normal"
     ids: Sequence[str] | None = None
 
+    def __post_init__(self) -> None:
+        seconds = np.broadcast_to(self.latency(1.0), self.n_clients)
+        wrong = np.flatnonzero(~(seconds >= 0.0))
+        if len(wrong):
+            raise InvalidInput(
+                f"latencies must be at least 0 s, got {seconds[wrong[0]]:g} for client {wrong[0]}"
+            )
+
     def draw(self, t: int, rng: Rng) -> FloatArray:
         sample = rng.standard_normal if self.noise == "normal" else rng.standard_exponential
         return self.latency(sample(self.n_clients))

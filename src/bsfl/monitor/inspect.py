@@ -146,7 +146,7 @@ def _last(last: LastRound | None) -> str:
     text = f"{record.n_answered or 0:,} of {len(last.cohort):,} answered"
     text += "" if record.duration_s is None else f" in {seconds(record.duration_s)}"
     others = {
-        "timeouts": record.n_timeouts,
+        "timed out": record.n_timeouts,
         "failed": record.n_failed,
         "late": record.n_late,
         "awaited": _n(last.outcome < 0),

@@ -142,10 +142,19 @@ def read_journal(path: str | os.PathLike[str]) -> Iterator[Entry]:
     counts.
     """
     for one in journal_files(path):
+        check_journal(one)
         with one.open("rb") as file:
             for line in file:
                 if (entry := entry_of(line)) is not None:
                     yield entry
+
+
+def check_journal(path: Path) -> None:
+    """Check that the first line of a file is one of a journal."""
+    with path.open("rb") as file:
+        first = file.readline()
+    if first.endswith(b"\n") and entry_of(first) is None:
+        raise InvalidInput(f"{path} is not a journal, as of Scheduler(journal=...)")
 
 
 def journal_files(path: str | os.PathLike[str]) -> list[Path]:

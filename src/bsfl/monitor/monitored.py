@@ -57,7 +57,7 @@ class Monitored:
 
     @locked
     def table(self) -> ClientRows:
-        """Return one row for every client ever met, by its id; bsfl.monitor.COLUMNS says what.
+        """Return one row for every client ever met, as they joined; bsfl.monitor.COLUMNS says what.
 
         A list of dicts; `.to_frame()` makes a pandas table of it.
         """

@@ -23,6 +23,7 @@ RATE = 0.1
 """How much of a round enters the usual participation."""
 HEARD = 0.1
 """Part of its fair number of rounds in which a client is heard, so that its losses are known."""
+SILENCE = float(__import__("os").environ.get("SIL", "2"))
 VAIN = 0.5
 """What an answer that came too late counts of one: else the slowest were asked again and again."""
 CHEAPEST = 1e-80
@@ -106,7 +107,7 @@ class Pace:
         fair = np.broadcast_to(e, len(available))
         chances = fair, pick(state.selected, available), pick(state.late, available)
         if not (state.gain and state.time_s):  # no answer yet, so a second has no price
-            value = in_parts(partial(self._value, state, 0.0), *chances)
+            value = in_parts(partial(self._value, state), *chances)
             return Choice(
                 cohort=available[top_m(value, n, rng)],
                 available=available,
@@ -118,9 +119,10 @@ class Pace:
         seconds = self.seconds(state, context)
         price = max(state.gain / state.time_s, CHEAPEST)
         longest = price * seconds.max()  # what the longest wait costs
-        # a whole cohort of unheard clients is worth the longest wait, a single one is not
-        unheard = longest / context.quota if 2.0 * HEARD * np.max(e) > 1.0 else 0.0
-        value = in_parts(partial(self._value, state, unheard), *chances)
+        value = in_parts(partial(self._value, state), *chances)
+        if 2.0 * HEARD * np.max(e) > 1.0:
+            missed = in_parts(_missed, *chances)
+            value += np.minimum(missed / context.quota, 1.0) * longest
         if self.least_share:
             owed = np.maximum(self.least_share * fair - in_parts(_served, *chances[1:]), 0.0)
             value += owed * (n * value.max() + longest)
@@ -168,22 +170,15 @@ class Pace:
         return {"evenness": self.exponent(state), "price_of_a_second": price}
 
     def _value(
-        self, state: PaceState, unheard: float, fair: FloatArray, selected: IntArray, late: IntArray
+        self, state: PaceState, fair: FloatArray, selected: IntArray, late: IntArray
     ) -> FloatArray:
-        """Return v_k = ((e_k + 1) / (c_k + 1))^f, counted from the usual participation.
-
-        Who was not heard for long is worth up to `unheard` more.
-        """
-        served = _served(selected, late)
+        """Return v_k = ((e_k + 1) / (c_k + 1))^f, counted from the usual participation."""
         value = fair + 1.0
-        value /= served + 1.0
+        value /= _served(selected, late) + 1.0
         np.log(value, out=value)
         value += state.usual
         value *= self.exponent(state)
-        np.exp(value, out=value)
-        if unheard:
-            value += np.clip(2.0 * (HEARD * fair - served) - 1.0, 0.0, 1.0) * unheard
-        return value
+        return np.asarray(np.exp(value, out=value))
 
     def exponent(self, state: PaceState) -> float:
         """Return f."""
@@ -243,3 +238,14 @@ def _served(selected: IntArray, late: IntArray) -> FloatArray:
     served = late * (VAIN - 1.0)
     served += selected
     return np.asarray(served)
+
+
+def _missed(fair: FloatArray, selected: IntArray, late: IntArray) -> FloatArray:
+    """Return how much each client is missed; where that adds up to m, it is worth the longest wait.
+
+    A client is missed by 1 when it is a whole answer behind a part of its fair number, so a cohort
+    of such clients comes together. It grows with the square of that, so that a few of them, or one
+    alone, are not left out for ever: one comes when it is (1 + sqrt(m)) / 2 answers behind.
+    """
+    behind = np.maximum(2.0 * (HEARD * fair - _served(selected, late)) - 1.0, 0.0)
+    return np.asarray(behind**2)

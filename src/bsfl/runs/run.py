@@ -34,7 +34,7 @@ XLA_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 
 
 def run_scenario(
-    scenario: Scenario, folder: Path, *, seeds: int | None = None, jobs: int = -1
+    scenario: Scenario, folder: str | Path, *, seeds: int | None = None, jobs: int = -1
 ) -> Results:
     """Run what is missing in the folder and return all results.
 
@@ -47,7 +47,7 @@ def run_scenario(
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
-    folder = folder.absolute()  # workers of a cluster may be at home elsewhere
+    folder = Path(folder).absolute()  # workers of a cluster may be at home elsewhere
     n_worlds = scenario.seeds if seeds is None else seeds
     results = Results(folder, scenario, n_worlds, is_older=older_results(folder))
     missing = results.missing()

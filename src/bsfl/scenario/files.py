@@ -49,11 +49,12 @@ def scenario_path(file_or_name: str) -> Path:
     return path
 
 
-def read_scenario(path: Path) -> Scenario:
+def read_scenario(path: str | Path) -> Scenario:
     """Return the scenario in a TOML file, after checking all of it.
 
     Files that it names are relative to its own folder.
     """
+    path = Path(path)
     with at(path.name):
         content = read_toml(path)
     return parse_scenario(_anchored(content, path.parent), name=path.stem, file=path.name)

@@ -1,6 +1,7 @@
 """Answers of clients, judged one by one: who says something impossible fails alone."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,18 +11,19 @@ from bsfl.records import FloatArray, IntArray, Observation, Report, Roster
 from bsfl.requirements import Needs, judge
 from bsfl.scheduling.clients import ClientId
 
+Id = TypeVar("Id", bound=ClientId)
 ByRound = dict[int, dict[int, Observation]]
 """What clients showed, by dense index, by the round that they were asked in."""
 
 
 def judged(
-    answers: Mapping[ClientId, float | Observation],
-    owed: Callable[[ClientId], tuple[int, int]],
+    answers: Mapping[Id, float | Observation],
+    owed: Callable[[Id], tuple[int, int]],
     needs: Needs,
     samples: FloatArray,
     *,
     strict: bool,
-) -> tuple[ByRound, dict[ClientId, str]]:
+) -> tuple[ByRound, dict[Id, str]]:
     """Return answers by their rounds, and why some are not as they came.
 
     Args:
@@ -33,7 +35,7 @@ def judged(
             and one that nobody waits for is passed over.
     """
     by_round: ByRound = {}
-    refused: dict[ClientId, str] = {}
+    refused: dict[Id, str] = {}
     for client, answer in answers.items():
         try:
             index, t = owed(client)

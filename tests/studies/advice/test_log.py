@@ -109,7 +109,7 @@ def test_an_answer_nobody_waited_for_is_shared_among_the_longer_ones():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no column looks like the client; .* the first line is empty"),
+        ("", "no column looks like the client; .* must name the columns, and is empty"),
         ("client,latency_s\n", "no row below the header"),
         ("client,speed\na,1\n", "no column looks like the latency"),
         ("client,latency_s\na,fast\n", "line 2: latency must be a number from 1e-09 to 1e[+]12"),

@@ -190,7 +190,8 @@ def sizes_table(trials: Sequence[Trial]) -> Table:
             for one, other in pairs
         ],
         note="Shorter rounds or more answers in each: which trains faster depends on the task, and "
-        "a log of times cannot say. These were played for less long than the settings above.",
+        "a log of times cannot say. Random selection invites and waits the same here. These were "
+        "played for less long than the settings above.",
     )
 
 

@@ -155,6 +155,6 @@ def test_a_failed_background_save_is_seen_when_the_program_ends(tmp_path):
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(IsADirectoryError, match=f"this is a folder: '{tmp_path}'"):
+    with pytest.raises(IsADirectoryError, match=f"Is a directory: '{tmp_path}'"):
         replace_file(tmp_path, b"new")
     assert temporary_files(tmp_path.parent) == []

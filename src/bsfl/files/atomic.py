@@ -33,7 +33,7 @@ def replace_file(
     """
     path = _within_folder(path)
     if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, "A file is needed, and this is a folder", str(path))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     _remove_left_behind(path)
     file, temporary = _temporary(path)
     try:

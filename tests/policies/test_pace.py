@@ -144,7 +144,7 @@ def test_more_evenness_is_more_even_and_slower():
 def test_nobody_is_left_out_for_ever_where_losses_ask_for_speed_alone(slow, once):
     """Losses fall, and are the same for all: slow ones are heard in a tenth of their fair number.
 
-    In 400 rounds that is 400 x 4 / 15 / 10 = 10.7; one alone comes when it is 1.5 answers behind.
+    In 400 rounds that is 400 x 4 / 15 / 10 = 10.7; one alone comes when it is 2.5 answers behind.
     """
     rng, scheduler = np.random.default_rng(1), Scheduler(cohort_size=4, seed=1)
     chosen, n_rounds = np.zeros(15, dtype=int), 400
@@ -160,7 +160,7 @@ def test_nobody_is_left_out_for_ever_where_losses_ask_for_speed_alone(slow, once
                 answers[k] = Observation(latency=latency, loss=2 / (1 + t / 10))
         scheduler.observe(answers)
     fair = n_rounds * 4 / 15
-    assert chosen[:slow].min() >= 0.1 * fair - 1.5
+    assert chosen[:slow].min() >= 0.1 * fair - 2.5
     if not once:
         assert chosen[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
 

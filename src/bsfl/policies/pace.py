@@ -244,8 +244,7 @@ def _missed(fair: FloatArray, selected: IntArray, late: IntArray) -> FloatArray:
     """Return how much each client is missed; where that adds up to m, it is worth the longest wait.
 
     A client is missed by 1 when it is a whole answer behind a part of its fair number, so a cohort
-    of such clients comes together. It grows with the square of that, so that a few of them, or one
-    alone, are not left out for ever: one comes when it is (1 + sqrt(m)) / 2 answers behind.
+    of such clients comes together. A few of them come when they are missed more, and one alone when
+    it is (m + 1) / 2 answers behind: nobody is left out for ever.
     """
-    behind = np.maximum(2.0 * (HEARD * fair - _served(selected, late)) - 1.0, 0.0)
-    return np.asarray(behind**2)
+    return np.maximum(2.0 * (HEARD * fair - _served(selected, late)) - 1.0, 0.0)

@@ -408,9 +408,17 @@ class Life:
             assert self.scheduler._owed(client)[1] == rounds[0]
 
 
+@pytest.fixture(autouse=True)
+def _no_word_of_refused_answers():
+    logger = logging.getLogger("bsfl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(level)
+
+
 def play(policies, steps, folder):
     """Play each policy for so many steps, in several lives, and print what happened."""
-    logging.getLogger("bsfl").setLevel(logging.ERROR)
     counts = Counter()
     for number, (name, policy) in enumerate(policies.items()):
         for start in range(0, steps, STEPS_OF_A_LIFE):

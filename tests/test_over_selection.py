@@ -83,6 +83,26 @@ def test_who_is_slower_than_all_others_is_waited_for_now_and_then():
     assert kept_of_six("auto")[5] >= 1.5, "of 10, its fair number"
 
 
+@pytest.mark.parametrize("m", [4, 6])
+@pytest.mark.parametrize("falls", [True, False], ids=["losses fall", "losses stay"])
+def test_one_client_much_slower_than_all_others_enters_the_model(m, falls):
+    """It is heard in about a tenth of its fair number of rounds, 800 m / 15, less a few.
+
+    Rounds that would leave out two or more wait for it when it is missed as much as they.
+    """
+    rng, scheduler = np.random.default_rng(0), Scheduler(cohort_size=m, invite="auto")
+    usual_s, n_kept = np.append(rng.uniform(2.0, 5.0, 14), 30.0), 0
+    for t in range(800):
+        cohort = scheduler.select(available=range(15))
+        seconds = {k: usual_s[k] * rng.lognormal(0, 0.15) for k in cohort}
+        first = sorted(cohort, key=seconds.get)[: scheduler.last_round.enough]
+        loss = 0.3 + 2.0 * np.exp(-t / 100) if falls else 1.0
+        told = {k: {"loss": loss} if k in first else {"outcome": "late"} for k in cohort}
+        scheduler.observe({k: Observation(latency=seconds[k], **told[k]) for k in cohort})
+        n_kept += 14 in first
+    assert 0.05 * 800 * m / 15 <= n_kept <= 0.15 * 800 * m / 15
+
+
 def test_a_round_waits_for_all_only_if_it_would_leave_out_those_it_mostly_does():
     scheduler = Scheduler(BSFL(alpha=1000.0), cohort_size=2, invite="auto")
     for _ in range(4):

@@ -101,8 +101,10 @@ def choose_enough(
 
 
 def shuts_out(ledger: Ledger, cohort: IntArray, n_spare: int) -> bool:
-    """Return whether all who would be left out of a round are those who mostly are.
+    """Return whether those who would be left out of a round are those who mostly are.
 
-    Then they are waited for: whoever is slower than all others would never enter the model.
+    Then they are waited for: whoever is slower than all others would never enter the model. As many
+    of them as would be left out are enough, and fewer where they are missed as much.
     """
-    return 0 < n_spare <= int(np.count_nonzero(ledger.in_vain(cohort)))
+    in_vain = cohort[ledger.in_vain(cohort)]
+    return 0 < n_spare <= float(np.maximum(ledger.absence(in_vain), 1.0).sum())

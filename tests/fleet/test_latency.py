@@ -188,4 +188,7 @@ def test_a_fleet_checks_its_limits():
 @pytest.mark.parametrize("wrong", [-2.0, np.nan])
 def test_latencies_below_zero_or_none_at_all_are_refused(wrong):
     with pytest.raises(InvalidInput, match="latencies must be at least 0 s, got .* for client 1"):
-        lognormal(np.array([1.0, wrong, 3.0]), np.full(3, 0.1))
+        lognormal([1.0, wrong, 3.0], 0.1)
+    for sigma in (-0.1, [0.1, 0.1], [0.1, np.nan, 0.1]):
+        with pytest.raises(InvalidInput, match="sigma must be a number of at least 0, or one for"):
+            lognormal([1.0, 2.0, 3.0], sigma)

@@ -20,6 +20,8 @@ WIDEST = 30.0
 EIGHT_OF_TEN = NormalDist().inv_cdf(0.9)
 STRENGTH = 5.0
 """Invitations that the fleet's own chance is worth beside a client's few."""
+HEARD = 0.1
+"""Part of its fair number of answers in which a client shall be heard, so that it is known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,6 +123,11 @@ class Ledger(ClientState):
         late = pick(self.late, clients)
         return np.asarray((late > 1) & (2 * late > pick(self.answered, clients)))
 
+    def absence(self, clients: IntArray) -> FloatArray:
+        """Return how much each client is missed in the model."""
+        kept = pick(self.answered, clients) - pick(self.late, clients)
+        return absence(pick(self.opportunity, clients), kept.astype(np.float64))
+
     def chance(self, clients: IntArray) -> FloatArray:
         """Return s_k, the chance that each client answers in time: its own record and the fleet's.
 
@@ -132,3 +139,11 @@ class Ledger(ClientState):
         usual = (self.n_answered + answers) / (self.n_answered + self.n_missed + answers + misses)
         answered, missed = pick(self.answered, clients), pick(self.missed, clients)
         return np.asarray((answered + STRENGTH * usual) / (answered + missed + STRENGTH))
+
+
+def absence(fair: FloatArray, served: FloatArray) -> FloatArray:
+    """Return how much each client is missed: by 1 when it is an answer behind HEARD, then by more.
+
+    That is max(2 d - 1, 0) for one that is d answers behind.
+    """
+    return np.maximum(2.0 * (HEARD * fair - served) - 1.0, 0.0)

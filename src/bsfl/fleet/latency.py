@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from bsfl.errors import InvalidInput
 from bsfl.randomness import stream
@@ -104,8 +105,11 @@ def inverse_normal(
     return Noisy(len(rate), lambda z: work / np.clip(rate + sd * z, work / high, work / low))
 
 
-def lognormal(median: FloatArray, sigma: FloatArray) -> Noisy:
-    """Return tau = median * exp(N(0, sigma))."""
+def lognormal(median: npt.ArrayLike, sigma: npt.ArrayLike) -> Noisy:
+    """Return tau = median * exp(N(0, sigma)); sigma is a number, or one for each client."""
+    median, sigma = np.asarray(median, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
+    if sigma.shape not in ((), median.shape) or not np.all(sigma >= 0.0):
+        raise InvalidInput("sigma must be a number of at least 0, or one for each median")
     return Noisy(len(median), lambda z: median * np.exp(sigma * z))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from bsfl import checks
 from bsfl.estimation import evenness, lognormal
 from bsfl.estimation.averages import Selections, believed_latency
+from bsfl.estimation.ledger import HEARD, absence
 from bsfl.estimation.memory import ClientStats, Lasting, LastingState
 from bsfl.policies.base import top_m
 from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, in_parts, pick
@@ -21,8 +22,6 @@ ROUNDS, ANSWERS = 20, 200
 """Rounds that tell the price of a second; more where they have fewer than so many answers."""
 RATE = 0.1
 """How much of a round enters the usual participation."""
-HEARD = 0.1
-"""Part of its fair number of rounds in which a client is heard, so that its losses are known."""
 SILENCE = float(__import__("os").environ.get("SIL", "2"))
 VAIN = 0.5
 """What an answer that came too late counts of one: else the slowest were asked again and again."""
@@ -122,7 +121,7 @@ class Pace:
         value = in_parts(partial(self._value, state), *chances)
         if 2.0 * HEARD * np.max(e) > 1.0:
             missed = in_parts(_missed, *chances)
-            value += np.minimum(missed / context.quota, 1.0) * longest
+            value += np.minimum(missed, n) * (longest / context.quota)
         if self.least_share:
             owed = np.maximum(self.least_share * fair - in_parts(_served, *chances[1:]), 0.0)
             value += owed * (n * value.max() + longest)
@@ -243,8 +242,7 @@ def _served(selected: IntArray, late: IntArray) -> FloatArray:
 def _missed(fair: FloatArray, selected: IntArray, late: IntArray) -> FloatArray:
     """Return how much each client is missed; where that adds up to m, it is worth the longest wait.
 
-    A client is missed by 1 when it is a whole answer behind a part of its fair number, so a cohort
-    of such clients comes together. A few of them come when they are missed more, and one alone when
-    it is (m + 1) / 2 answers behind: nobody is left out for ever.
+    So a cohort of clients comes together when each is missed by 1. A few of them come when they are
+    missed more, and one alone when it is missed as much as a cohort: nobody is left out for ever.
     """
-    return np.maximum(2.0 * (HEARD * fair - _served(selected, late)) - 1.0, 0.0)
+    return absence(fair, _served(selected, late))

@@ -312,3 +312,12 @@ def test_only_failures_so_far_is_no_fault():
     policy.observe(state, context(1, 2, 5), Report.of(gone, chosen=[0, 1]))
     assert len(policy.select(state, context(2, 2, 5), np.random.default_rng(0))) == 2
     assert evenness.exponent(state.trend) == evenness.EVEN
+
+
+def test_values_of_any_size_leave_ties_to_chance():
+    """With evenness 5 a client that waits since ever is worth (1e12)^5, beyond single precision."""
+    policy, state = Pace(evenness=5.0), learned(Pace(evenness=5.0))
+    here = replace(context(13, 3, 8), opportunity=np.full(8, 1e12))
+    chosen = policy.choice(state, here, np.random.default_rng(0))
+    assert np.isfinite(chosen.g).all()
+    assert len(set(chosen.cohort.tolist())) == 3

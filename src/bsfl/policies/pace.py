@@ -22,7 +22,6 @@ ROUNDS, ANSWERS = 20, 200
 """Rounds that tell the price of a second; more where they have fewer than so many answers."""
 RATE = 0.1
 """How much of a round enters the usual participation."""
-SILENCE = float(__import__("os").environ.get("SIL", "2"))
 VAIN = 0.5
 """What an answer that came too late counts of one: else the slowest were asked again and again."""
 CHEAPEST = 1e-80
@@ -127,8 +126,7 @@ class Pace:
             value += owed * (n * value.max() + longest)
         tie = 1e-9 * value.max()  # at random
         draws = rng.random(len(value), dtype=np.float32)
-        draws *= tie
-        value += draws
+        value += tie * draws
         u, alpha = np.negative(seconds, out=seconds), context.quota / price
         return Choice(
             cohort=available[solve_exact(u, value, n, alpha=alpha)],

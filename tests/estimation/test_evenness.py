@@ -36,8 +36,22 @@ def test_losses_that_do_not_fall_are_not_believed():
 
 
 def test_losses_have_the_benefit_of_the_doubt_at_first():
-    assert exponent(trained(0.0, rounds=10, fall=np.inf, noise=1.0)) < 1.0
-    assert exponent(trained(0.0, rounds=11, fall=np.inf, noise=1.0)) == EVEN
+    assert exponent(trained(0.0, rounds=20, fall=np.inf, noise=1.0)) < 1.0, "for 20 rounds"
+    assert exponent(trained(0.0, rounds=21, fall=np.inf, noise=1.0)) == EVEN
+    few = LossTrend()
+    for t in range(1, 101):
+        learn(few, np.zeros(1), np.ones(1), t)
+    assert exponent(few) < 1.0, "for 100 losses"
+    learn(few, np.zeros(1), np.ones(1), 101)
+    assert exponent(few) == EVEN
+
+
+def test_losses_that_fall_while_a_model_is_young_do_not_look_like_those_of_regulars():
+    trend, rng = LossTrend(), np.random.default_rng(0)
+    for t in range(1, 31):  # clients took part ever more, and all losses fall alike
+        x = t / 20 + 0.5 * rng.normal(size=25)
+        learn(trend, x, np.exp(2.0 - t / 10 + 0.1 * rng.normal(size=25)), t)
+    assert exponent(trend) < 0.5
 
 
 def test_clients_that_took_part_alike_tell_nothing():

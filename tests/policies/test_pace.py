@@ -16,11 +16,11 @@ from bsfl.records import Report, Roster, RoundContext
 DELAYS = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0])
 
 
-def learned(policy, n_clients=8, rounds=12, seed=0):
-    """Return a state after rounds of random cohorts, and the opportunities there were."""
+def learned(policy, n_clients=8, rounds=12, seed=0, n_met=8):
+    """Return a state after rounds of random cohorts of the first clients."""
     rng, state = np.random.default_rng(seed), policy.init(n_clients)
     for t in range(1, rounds + 1):
-        cohort = np.sort(rng.choice(n_clients, 3, replace=False))
+        cohort = np.sort(rng.choice(n_met, 3, replace=False))
         seconds = np.exp(0.4 * cohort + 0.2 * rng.normal(size=3))
         policy.observe(
             state, context(t, 3, n_clients), report(dict(zip(cohort, seconds, strict=True)))
@@ -44,6 +44,33 @@ def test_the_cohort_is_the_best_of_all_by_value_less_the_price_of_its_time():
         chosen = policy.select(state, here, np.random.default_rng(seed))
         own = value[chosen].sum() - price * seconds[chosen].max()
         assert own == pytest.approx(worth.max(), rel=1e-6)
+
+
+def test_places_that_nobody_waits_for_go_to_strangers():
+    policy = Pace(evenness=0.0)
+    state = learned(policy, n_met=6)  # of eight; the quickest are the first
+    waits = context(13, 4, 8)
+    here = replace(waits, enough=3)
+
+    def choose(here):
+        return [policy.choice(state, here, np.random.default_rng(seed)) for seed in range(9)]
+
+    found = choose(here)
+    assert {tuple(one.first) for one in found} == {(6,), (7,)}, "of those who know nothing, either"
+    assert all(set(one.cohort) == {0, 1, 2, *one.first} for one in found), "three are waited for"
+    assert all(len(one.first) == 0 for one in choose(waits)), "who is waited for must be weighed"
+    for t in (13, 14):
+        policy.observe(state, context(t, 2, 8), report({6: 9.0, 7: 11.0}))
+    assert all(one.cohort.tolist() == [0, 1, 2, 3] for one in choose(here)), "nobody is new"
+
+
+def test_a_stranger_is_taken_for_what_it_may_be():
+    policy = Pace()
+    state = learned(policy, n_met=6)
+    waits = policy.seconds(state, context(13, 4, 8))
+    spare = policy.seconds(state, replace(context(13, 4, 8), enough=3))
+    assert waits[7] < np.median(waits[:6]), "hoped for, where it has to be waited for to know it"
+    assert spare[7] > np.median(spare[:6]), "and not where there are places to get to know it"
 
 
 def test_the_price_of_a_second_is_what_seconds_have_brought():

@@ -26,12 +26,19 @@ Without it a small f early on would keep to the same clients, whose x no longer 
 """
 HIGHEST = 5.0
 """Largest f: equal numbers of rounds for all, but for the last per cent."""
-FORGET, RATE = 0.98, 0.1
-"""What a round leaves of the sums before it, and how fast the trends follow."""
+FORGET = 0.98
+"""What a round leaves of the sums before it."""
+RATE, SPAN = 0.1, 60.0
+"""How far n answers move the trends: by n / (n + SPAN), at least by RATE.
+
+Slower, and losses that fall while a model is young would look like those of clients known by heart.
+"""
 FAR = float(np.log(10.0))
 """A loss ten times what is expected, or a tenth of it, counts as that: who lies moves little."""
-N_FIRST, N_DOUBTED = 20, 100
-"""Losses that tell what they began with, and those after which they must have fallen."""
+N_FIRST = 20
+"""Losses that tell what they began with."""
+DOUBTED = 100, 20
+"""Losses, and rounds, after which they must have fallen."""
 SURE = 4.0
 """Standard errors by which losses must have fallen to be believed."""
 
@@ -90,13 +97,16 @@ def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
     trend.products += float(dx @ dy) + n * step_x * step_y
     trend.spread += float(dy @ dy) + n * step_y**2
     trend.weight += n
-    trend.x += RATE * step_x
-    trend.loss += RATE * step_y
+    rate = max(RATE, n / (n + SPAN))
+    trend.x += rate * step_x
+    trend.loss += rate * step_y
 
 
 def exponent(trend: LossTrend) -> float:
     """Return f."""
-    if trend.n_told == 0 or (trend.n_told > N_DOUBTED and not losses_fall(trend)):
+    n_enough, t_enough = DOUBTED
+    doubted = trend.n_told > n_enough and trend.t > t_enough
+    if trend.n_told == 0 or (doubted and not losses_fall(trend)):
         return EVEN
     return float(np.clip(-POWER * slope(trend), 0.0, HIGHEST))
 

@@ -83,6 +83,10 @@ class Posterior(NamedTuple):
         """Return ln tau at a quantile of single answers."""
         return self.mean + NormalDist().inv_cdf(level) * self.sigma
 
+    def next_answer(self, level: float) -> FloatArray:
+        """Return ln tau at a quantile of the next answer, by all that is not known of a client."""
+        return self.mean + NormalDist().inv_cdf(level) * np.sqrt(self.variance + self.sigma**2)
+
 
 def learn(
     state: Population,

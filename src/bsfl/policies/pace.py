@@ -12,12 +12,24 @@ from bsfl.estimation.averages import Selections, believed_latency
 from bsfl.estimation.ledger import HEARD, absence
 from bsfl.estimation.memory import ClientStats, Lasting, LastingState
 from bsfl.policies.base import top_m
-from bsfl.records import LATE, OK, FloatArray, IntArray, Report, Rng, RoundContext, in_parts, pick
+from bsfl.records import (
+    LATE,
+    NOBODY,
+    OK,
+    FloatArray,
+    IntArray,
+    Report,
+    Rng,
+    RoundContext,
+    in_parts,
+    pick,
+)
 from bsfl.solvers import Choice, solve_exact
 from bsfl.state import number
 
 QUANTILE, OPTIMISM = 0.9, 0.5
-"""A client is judged by this quantile of its latency, less deviations of what is not known."""
+"""Where all are waited for, a client is judged by this quantile of its latency, less deviations of
+what is not known."""
 ROUNDS, ANSWERS = 20, 200
 """Rounds that tell the price of a second; more where they have fewer than so many answers."""
 RATE = 0.1
@@ -127,11 +139,18 @@ class Pace:
         tie = 1e-9 * value.max()  # at random
         draws = rng.random(len(value), dtype=np.float32)
         value += tie * draws
-        u, alpha = np.negative(seconds, out=seconds), context.quota / price
+        first = _strangers(chances[1], seconds, n - context.quota, rng)
+        others = np.arange(len(available))
+        others = np.delete(others, first) if len(first) else others
+        n_places = n - len(first)
+        u, value = pick(np.negative(seconds, out=seconds), others), pick(value, others)
+        alpha = context.quota / price * n_places / n
+        best = others[solve_exact(u, value, n_places, alpha=alpha)]
         return Choice(
-            cohort=available[solve_exact(u, value, n, alpha=alpha)],
+            cohort=available[np.sort(np.concatenate([first, best]))],
             available=available,
-            clients=available,
+            first=available[first],
+            clients=pick(available, others),
             u=u,
             g=value,
             alpha=alpha,
@@ -182,15 +201,22 @@ class Pace:
         return evenness.exponent(state.trend) if self.evenness is None else self.evenness
 
     def seconds(self, state: PaceState, context: RoundContext) -> FloatArray:
-        """Return tau_k of the available clients: how long each may take, at best."""
-        clients = context.available
+        """Return tau_k of the available clients: how long each may take.
+
+        Where all are waited for, that is at best: else nobody new would be asked. Where m of n are,
+        it is the time in which each has answered with a chance of m / n.
+        """
+        clients, part = context.available, context.quota / context.cohort_size
         stats = MEMORY.recall(state.memory, clients, context.t)
         judge = lognormal.Judge(state.population, context.roster)
 
         def judged(clients: IntArray, *stats: Any) -> FloatArray:
             posterior = judge(clients, ClientStats(*stats))
-            log_s = posterior.quantile(QUANTILE)
-            log_s -= OPTIMISM * np.sqrt(posterior.variance)
+            if part < 1.0:  # strangers have places of their own, so nobody has to be hoped for
+                log_s = posterior.next_answer(min(part, QUANTILE))
+            else:
+                log_s = posterior.quantile(QUANTILE)
+                log_s -= OPTIMISM * np.sqrt(posterior.variance)
             return np.asarray(np.exp(np.clip(log_s, *lognormal.LOG_RANGE, out=log_s), out=log_s))
 
         seconds = in_parts(judged, clients, stats.answers, stats.count, stats.mean, stats.spread)
@@ -228,6 +254,18 @@ class Pace:
             state.round_s = max(longest, state.round_s)
         elif kept.any():  # a round that others overtook; its answers may come one by one
             state.time_s += longest * min(1.0, len(waited) / m)
+
+
+def _strangers(selected: IntArray, seconds: FloatArray, n_spare: int, rng: Rng) -> IntArray:
+    """Return the positions of clients that are asked to get to know them, sorted.
+
+    Of n who are asked m are waited for, so n - m may be anybody. They have never been asked, and
+    are the quickest by what is known of them beforehand.
+    """
+    new = np.flatnonzero(selected == 0) if n_spare else NOBODY
+    if len(new) > n_spare:
+        new = np.sort(new[top_m(-seconds[new], n_spare, rng)])
+    return new
 
 
 def _served(selected: IntArray, late: IntArray) -> FloatArray:

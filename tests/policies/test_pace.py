@@ -64,6 +64,36 @@ def test_places_that_nobody_waits_for_go_to_strangers():
     assert all(one.cohort.tolist() == [0, 1, 2, 3] for one in choose(here)), "nobody is new"
 
 
+@pytest.mark.parametrize(("n_lost", "n_strangers"), [(0, 8), (3, 6), (6, 5), (20, 0)])
+def test_where_answers_get_lost_fewer_places_are_for_strangers(n_lost, n_strangers):
+    policy, state = Pace(), Pace().init(200)
+    policy.observe(state, context(1, 60, 200), report(dict.fromkeys(range(60), 1.0)))
+    policy.observe(state, context(2, 60, 200), report(dict.fromkeys(range(n_lost, 60), 1.0)))
+    lost = report(dict.fromkeys(range(n_lost), 30.0), outcome="timeout")
+    policy.observe(state, context(2, 60, 200), lost)
+    here = replace(context(3, 33, 200), enough=25)
+    assert len(policy.choice(state, here, np.random.default_rng(0)).first) == n_strangers
+
+
+def test_lost_answers_of_strangers_say_nothing_of_those_who_are_known():
+    policy, state = Pace(), Pace().init(100)
+    for t in (1, 2):
+        policy.observe(state, context(t, 20, 100), report(dict.fromkeys(range(20), 1.0)))
+        lost = report(dict.fromkeys(range(20 * t, 20 * t + 20), 30.0), outcome="timeout")
+        policy.observe(state, replace(context(t, 20, 100), enough=10), lost)
+    here = replace(context(3, 13, 100), enough=10)
+    assert len(policy.choice(state, here, np.random.default_rng(0)).first) == 3
+
+
+def test_who_knows_many_clients_asks_fewer_strangers():
+    policy, state = Pace(), Pace().init(9000)
+    here = replace(context(2, 13, 9000), enough=10)
+    for n_known, n_strangers in ((260, 3.0), (1040, 0.75), (4160, 0.1875)):
+        policy.observe(state, context(1, 1, 9000), report(dict.fromkeys(range(n_known), 1.0)))
+        found = [len(policy.choice(state, here, np.random.default_rng(i)).first) for i in range(99)]
+        assert np.mean(found) == pytest.approx(n_strangers, abs=0.15)
+
+
 def test_a_stranger_is_taken_for_what_it_may_be():
     policy = Pace()
     state = learned(policy, n_met=6)

@@ -28,8 +28,8 @@ HIGHEST = 5.0
 """Largest f: equal numbers of rounds for all, but for the last per cent."""
 FORGET = 0.98
 """What a round leaves of the sums before it."""
-RATE, SPAN = 0.1, 60.0
-"""How far n answers move the trends: by n / (n + SPAN), at least by RATE.
+SPAN = 60.0
+"""How far n answers move the trends: by n / (n + SPAN).
 
 Slower, and losses that fall while a model is young would look like those of clients known by heart.
 """
@@ -48,7 +48,7 @@ class LossTrend:
     """The regression of log loss on participation x.
 
     Attributes:
-        t: Round of the last losses.
+        t, n_rounds: Round of the last losses, and in how many rounds there were any.
         squares, products: Sums of squares of x, and of products of x and log loss: deviations from
             the means of a cohort, and of these means from the trends.
         x, loss: The trends.
@@ -58,6 +58,7 @@ class LossTrend:
     """
 
     t: int = 0
+    n_rounds: int = 0
     squares: float = number(0.0, low=0.0)
     products: float = 0.0
     x: float = 0.0
@@ -92,20 +93,21 @@ def learn(trend: LossTrend, x: FloatArray, loss: FloatArray, t: int) -> None:
         for name in ("squares", "products", "spread", "weight"):
             setattr(trend, name, FORGET * getattr(trend, name))
         trend.t = t
+        trend.n_rounds += 1
     dx, dy, step_x, step_y = x - mean_x, y - mean_y, mean_x - trend.x, mean_y - trend.loss
     trend.squares += float(dx @ dx) + n * step_x**2
     trend.products += float(dx @ dy) + n * step_x * step_y
     trend.spread += float(dy @ dy) + n * step_y**2
     trend.weight += n
-    rate = max(RATE, n / (n + SPAN))
+    rate = n / (n + SPAN)
     trend.x += rate * step_x
     trend.loss += rate * step_y
 
 
 def exponent(trend: LossTrend) -> float:
     """Return f."""
-    n_enough, t_enough = DOUBTED
-    doubted = trend.n_told > n_enough and trend.t > t_enough
+    n_losses, n_rounds = DOUBTED
+    doubted = trend.n_told > n_losses and trend.n_rounds > n_rounds
     if trend.n_told == 0 or (doubted and not losses_fall(trend)):
         return EVEN
     return float(np.clip(-POWER * slope(trend), 0.0, HIGHEST))

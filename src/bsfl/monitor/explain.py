@@ -168,7 +168,7 @@ def _unweighed(choice: Choice, index: int, *, chosen: bool, policy: str) -> str:
     if chosen and len(choice.cohort) == n:
         return f"all {n:,} that were available were taken"
     if chosen and is_in(index, choice.first):
-        return "it had never been chosen, and such clients come first"
+        return "it had never been chosen, and places were kept for such clients"
     if len(choice.clients) and not chosen:
         return "clients that had never been chosen came first, and took all places"
     how = "does not tell how it weighs them"

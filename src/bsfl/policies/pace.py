@@ -1,5 +1,6 @@
 """Pace: the cohort that teaches most per second."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -38,6 +39,8 @@ VAIN = 0.5
 """What an answer that came too late counts of one: else the slowest were asked again and again."""
 CHEAPEST = 1e-80
 """Lowest price of a second, where nobody has answered for ever so long."""
+KNOWN = 20
+"""Cohorts of clients of which the quickest are quick enough; then fewer strangers are asked."""
 MEMORY = Lasting()
 
 
@@ -51,6 +54,7 @@ class PaceState(Selections):
         gain, time_s: Value that answers brought, and the seconds it took; old rounds fade.
         usual: Mean ln((c_k + 1) / (e_k + 1)) of those who answer; value is counted from there.
         slowest_s: Largest latency seen; 0 before the first.
+        n_answered, n_lost: Answers of clients that had answered before, and those that were lost.
         memory, population: Logarithms of latencies, of each client and of the fleet.
         trend: How losses depend on participation.
     """
@@ -62,6 +66,8 @@ class PaceState(Selections):
     time_s: float = number(0.0, low=0.0, high=1e30)
     usual: float = number(0.0, low=-50.0, high=50.0)
     slowest_s: float = number(0.0, low=0.0, high=1e12)
+    n_answered: int = 0
+    n_lost: int = 0
     memory: LastingState
     population: lognormal.Population
     trend: evenness.LossTrend
@@ -139,7 +145,7 @@ class Pace:
         tie = 1e-9 * value.max()  # at random
         draws = rng.random(len(value), dtype=np.float32)
         value += tie * draws
-        first = _strangers(chances[1], seconds, n - context.quota, rng)
+        first = _strangers(state, context, seconds, rng)
         others = np.arange(len(available))
         others = np.delete(others, first) if len(first) else others
         n_places = n - len(first)
@@ -162,6 +168,9 @@ class Pace:
         state.slowest_s = float(max(state.slowest_s, latency[latency < np.inf].max(initial=0.0)))
         latency[np.isinf(latency)] = self.tau_max or state.slowest_s or np.nan
         state.book(report)
+        regular = state.memory.observed[report.clients] > 0
+        state.n_answered += int(np.count_nonzero(regular & report.answered))
+        state.n_lost += int(np.count_nonzero(regular & ~report.answered))
         known = ~np.isnan(latency)
         # whose answer is lost costs no second where others stand in for it
         heard = known & (report.answered | (context.quota == context.cohort_size))
@@ -256,15 +265,24 @@ class Pace:
             state.time_s += longest * min(1.0, len(waited) / m)
 
 
-def _strangers(selected: IntArray, seconds: FloatArray, n_spare: int, rng: Rng) -> IntArray:
+def _strangers(state: PaceState, context: RoundContext, seconds: FloatArray, rng: Rng) -> IntArray:
     """Return the positions of clients that are asked to get to know them, sorted.
 
-    Of n who are asked m are waited for, so n - m may be anybody. They have never been asked, and
-    are the quickest by what is known of them beforehand.
+    Of n who are asked as many are weighed as m answers need, by how many get lost; the others may
+    be anybody. They have never been asked, and are the quickest by what is known of them before.
+    Where many clients are known, there are fewer of them.
     """
-    new = np.flatnonzero(selected == 0) if n_spare else NOBODY
-    if len(new) > n_spare:
-        new = np.sort(new[top_m(-seconds[new], n_spare, rng)])
+    n, m = context.cohort_size, context.quota
+    new = np.flatnonzero(pick(state.selected, context.available) == 0) if n > m else NOBODY
+    if len(new) == 0:
+        return new
+    invitations_an_answer = (state.n_answered + state.n_lost + 1) / (state.n_answered + 1)
+    places = max(n - math.ceil(m * invitations_an_answer), 0)
+    n_known = len(context.available) - len(new)
+    if n_known > KNOWN * n:
+        places = int(places * KNOWN * n / n_known + rng.random())
+    if len(new) > places:
+        new = np.sort(new[top_m(-seconds[new], places, rng)])
     return new
 
 

@@ -13,7 +13,7 @@ from bsfl import checks
 from bsfl.errors import NewerFormat
 from bsfl.saving.statefile import Arrays
 
-SCHEMA = 5
+SCHEMA = 6
 Header = dict[str, Any]
 
 
@@ -106,10 +106,18 @@ def as_it_is(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     return header, arrays
 
 
+def rounds_of_losses(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Schema 5 to 6: Pace did not count rounds that told losses; each is taken to have done so."""
+    if "state/trend.t" in arrays:
+        arrays = {**arrays, "state/trend.n_rounds": arrays["state/trend.t"]}
+    return header, arrays
+
+
 STEPS: dict[int, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {
     1: flags_to_parts,
     2: chances_by_rounds,
     3: last_seen,
     4: as_it_is,
+    5: rounds_of_losses,
 }
 """The step from each schema to the next."""

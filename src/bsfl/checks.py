@@ -112,7 +112,7 @@ def in_short(error: BaseException) -> str:
     >>> in_short(ValueError("first\n  second " + "x" * 1000))[:30]
     'first second xxxxxxxxxxxxxxxxx'
     """
-    text = " ".join(str(error).split())
+    text = " ".join(str(error)[: 10 * LONGEST_LINE].split())
     return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}..."
 
 

@@ -167,6 +167,21 @@ def test_a_header_of_another_kind_is_refused(saved, head):
         Scheduler.load(saved)
 
 
+@pytest.mark.parametrize("shape", [[2**40, "x" * 1000], ["x", 2**62], [2**62] * 3, [1] * 100_000])
+def test_a_shape_that_cannot_be_reserves_nothing(saved, shape):
+    """A number times a text is a text that many times as long."""
+    content = content_of(saved)
+    content.arrays[0][2] = shape
+    saved.write_bytes(content.to_bytes())
+    tracemalloc.start()
+    try:
+        with pytest.raises(StateFileError):
+            Scheduler.load(saved)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20 + 10 * saved.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("body", [b"", b"\0", b"\xff" * 8, b"\xff" * 100, b"\0" * 8])
 def test_a_body_without_a_header_is_refused(saved, body):
     saved.write_bytes(sealed(body))

@@ -198,3 +198,11 @@ def test_a_tier_with_too_few_available_clients_is_passed_over():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(InvalidInput, match=message):
         TiFL(**({"tau_max": 9.0, "rounds": 10} | settings))
+
+
+def test_means_that_no_latency_can_have_are_refused():
+    state, _ = profiled(TiFL(tau_max=100.0, rounds=50), 20, 4, np.arange(1.0, 21.0))
+    state.check()
+    state.mean[3] = 1e100
+    with pytest.raises(InvalidInput, match="below 0 s"):
+        state.check()

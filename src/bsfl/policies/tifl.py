@@ -42,12 +42,14 @@ class TiflState(Averages):
     period: int = 0
 
     def check(self) -> None:
-        """Check that tiers exist, and that whoever was chosen has one once they are formed."""
+        """Check tiers, that all who were chosen have one once they are formed, and means."""
         wrong = self.tier >= len(self.spent)
         if self.formed:
             wrong |= (self.tier == NO_TIER) & (self.selected > 0)
         if wrong.any() or np.any(self.bound_s[1:] < self.bound_s[:-1]):
             raise InvalidInput("tiers do not fit together")
+        if np.any(self.mean > 1.0):
+            raise InvalidInput("a mean latency is below 0 s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

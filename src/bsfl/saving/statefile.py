@@ -28,6 +28,9 @@ _LENGTH = struct.Struct("<Q")
 DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u4", "|b1", "|u1")}
 """What arrays may hold: numbers, whole numbers, truths and bytes."""
 
+MOST_DIMENSIONS = 3
+"""Of an array: clients, and a matrix of each."""
+
 NO_JSON = RecursionError, struct.error
 """What else can go wrong in bytes that are no header."""
 
@@ -126,9 +129,10 @@ def _unpacked(body: memoryview) -> tuple[dict[str, Any], Arrays]:
     arrays: Arrays = {}
     for entry in header.pop("arrays"):
         name, shape, dtype = entry["name"], tuple(entry["shape"]), DTYPES[entry["dtype"]]
-        size = math.prod(shape)
-        if not all(type(n) is int and n >= 0 for n in shape) or name in arrays:
+        sizes = len(shape) <= MOST_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
+        if not sizes or name in arrays:
             raise ValueError(f"array {name!r} of shape {shape}")
+        size = math.prod(shape)
         if position + size * dtype.itemsize > len(body):
             raise ValueError(f"array {name!r} is cut short")
         flat = np.frombuffer(body, dtype, count=size, offset=position)

@@ -28,8 +28,8 @@ _LENGTH = struct.Struct("<Q")
 DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u4", "|b1", "|u1")}
 """What arrays may hold: numbers, whole numbers, truths and bytes."""
 
-MOST_DIMENSIONS = 3
-"""Of an array: clients, and a matrix of each."""
+MOST_DIMENSIONS = 32
+"""Of an array, in every numpy: a checkpoint holds a network's kernels, with four or more."""
 
 NO_JSON = RecursionError, struct.error
 """What else can go wrong in bytes that are no header."""

@@ -17,19 +17,19 @@ from bsfl import Observation, Scheduler
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Flaky, Latencies
 from bsfl.fleet.populations import POPULATIONS
-from bsfl.randomness import stream
-from bsfl.studies.advice import Advice, AnswerLog, read_log
-from bsfl.studies.advice.trials import Setting, play
+from bsfl.random import stream
+from bsfl.studies.advice import Advice, ResponseLog, read_log
+from bsfl.studies.advice.trials import Setting, run_setting
 from bsfl.studies.advice.warm_start import warm_start
 from bsfl.studies.study import Effort
 
-K, M, ROUNDS, WORLDS = 200, 20, 500, 3
+K, M, ROUNDS, SEEDS = 200, 20, 500, 3
 DEADLINES = {"phones": 120.0, "bimodal": 1.0, "flaky": 60.0, "exponential": 40.0, "devices": 200.0}
 
 
 def latencies(name: str, seed: int, devices: str) -> Latencies:
     rng = np.random.default_rng(seed)
-    if name == "flaky":  # a fifth loses 40 % of its answers, three clients lose all
+    if name == "flaky":  # a fifth loses 40 % of its responses, three clients lose all
         lost = np.where(rng.random(K) < 0.2, 0.4, 0.03)
         lost[:3] = 1.0
         return Flaky(POPULATIONS["lognormal"](K, rng, spread=0.6, sigma=0.3), lost)
@@ -52,31 +52,40 @@ def write_log(fleet: Fleet, path: Path, n_rounds: int) -> None:
 
 
 def played(truth: Latencies, setting: Setting, deadline_s: float) -> dict[str, float]:
-    """Return what a setting comes to on the fleet itself, in worlds that are new."""
+    """Return what a setting comes to on the fleet itself, with new seeds."""
     made = {"latency": truth, "tau_min": 1e-3, "tau_max": deadline_s}
-    worlds = [play(Fleet(**made, seed=1000 + i), setting, ROUNDS) for i in range(WORLDS)]
-    return {name: float(np.mean([one[name] for one in worlds])) for name in worlds[0]}
+    runs = [run_setting(Fleet(**made, seed=1000 + i), setting, ROUNDS) for i in range(SEEDS)]
+    return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 
-def first_rounds_s(truth: Latencies, setting: Setting, log: AnswerLog, *, is_warm: bool) -> float:
+def first_rounds_s(truth: Latencies, setting: Setting, log: ResponseLog, *, is_warm: bool) -> float:
     """Return the mean of the first 20 rounds of a Scheduler, which knows the log or not."""
-    size, invite, due_s = setting.cohort_size, setting.invite, setting.deadline_s
+    size, due_s = setting.cohort_size, setting.deadline_s
+    numbers = {"cohort_size": size, "over_selection": setting.over_selection}
     lasted = []
-    for seed in range(WORLDS):
-        scheduler = Scheduler(setting.made(), cohort_size=size, invite=invite)
+    for seed in range(SEEDS):
+        scheduler = Scheduler(setting.made(), **numbers)
         if is_warm:
-            scheduler = warm_start(log, setting.made(), cohort_size=size, invite=invite)
+            scheduler = warm_start(log, setting.made(), **numbers)
+        scheduler.plan = setting.plan()
         scheduler.join(log.clients)
         fleet = Fleet(latency=truth, tau_min=1e-3, tau_max=log.deadline_s, seed=500 + seed)
         for t in range(1, 21):
             drawn = fleet.latencies(t, 0.0)
-            took = sorted((float(drawn[int(k[1:])]), k) for k in scheduler.select())
+            cohort = scheduler.select(available=log.clients)
+            took = sorted((float(drawn[int(k[1:])]), k) for k in cohort)
             lasted.append(min(took[min(size, len(took)) - 1][0], due_s))
-            answers = {}
-            for i, (seconds, k) in enumerate(took):
-                how = "timeout" if seconds > due_s else "ok" if i < size else "late"
-                answers[k] = Observation(latency=min(seconds, due_s), outcome=how)
-            scheduler.observe(answers)
+            observations = {
+                k: Observation(
+                    latency_s=min(seconds, due_s), outcome="timeout" if seconds > due_s else "ok"
+                )
+                for seconds, k in took
+            }
+            fresh = {k: observations.pop(k) for _, k in took[:size]}
+            for report in (fresh, observations):  # the others come when the round is closed
+                scheduler.observe(report, round=cohort)
+                if scheduler.pending():
+                    scheduler.close(cohort)
     return float(np.mean(lasted))
 
 
@@ -86,17 +95,17 @@ def main() -> None:
     options.add_argument("--devices", default="")
     options.add_argument("--rounds", type=int, default=60)
     options.add_argument("--jobs", type=int, default=-1)
-    told = options.parse_args()
-    columns = ("predicted (s)", "true (s)", "error", "least share", "true least share")
+    args = options.parse_args()
+    columns = ("predicted (s)", "true (s)", "error", "min participation", "true")
     print(f"| fleet | setting | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}")
-    for name in [*told.fleets, *["devices"] * bool(told.devices)]:
-        truth, deadline_s = latencies(name, 11, told.devices), DEADLINES[name]
+    for name in [*args.fleets, *["devices"] * bool(args.devices)]:
+        truth, deadline_s = latencies(name, 11, args.devices), DEADLINES[name]
         fleet = Fleet(latency=truth, tau_min=1e-3, tau_max=deadline_s, seed=77)
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder, "log.csv")
-            write_log(fleet, log, told.rounds)
+            write_log(fleet, log, args.rounds)
             advice = Advice(log=log, cohort_size=M, rounds=ROUNDS)
-            found = advice.play(Path(folder, "out"), Effort(jobs=told.jobs)).numbers
+            found = advice.play(Path(folder, "out"), Effort(jobs=args.jobs)).numbers
             known = read_log(log)
         best = found["recommended"]
         worst, by_chance = 0.0, played(truth, Setting(**found["trials"][0]["setting"]), deadline_s)
@@ -105,7 +114,7 @@ def main() -> None:
             setting, predicted = Setting(**one["setting"]), one["mean_round_s"]["mean"]
             true = played(truth, setting, deadline_s)
             error = predicted / true["mean_round_s"] - 1.0
-            shares = one["least_share"]["mean"], true["least_share"]
+            shares = one["min_participation"]["mean"], true["min_participation"]
             worst = max(worst, abs(error))
             mark = ""
             if one["setting"] == best["setting"]:
@@ -113,7 +122,8 @@ def main() -> None:
                 real = 100 * (1 - true["for_as_many_s"] / by_chance["for_as_many_s"])
                 saved = f"saves {low} to {high} %, in truth {real:.1f} %"
                 mark = " *"
-            words = f"{one['code']}, invite {setting.invite}, {setting.deadline_s:g} s{mark}"
+            words = f"{one['code']}, over-selection {setting.over_selection}, "
+            words += f"{setting.deadline_s:g} s{mark}"
             times = f"{predicted:.3g} | {true['mean_round_s']:.3g} | {error:+.1%}"
             print(f"| {name} | {words} | {times} | {shares[0]:.2f} | {shares[1]:.2f} |", flush=True)
         print(f"{name}: {len(found['trials'])} settings, largest error {worst:.1%}; {saved}")

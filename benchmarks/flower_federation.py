@@ -3,12 +3,13 @@
     python benchmarks/flower_federation.py FOLDER [--rounds N] [--scale X] [--arms A ...] [--report]
 
 Clients sleep 0.8, 1.6, 3.2, 6, 10 and 16 seconds (times X), two train in a round. Four arms take
-turns in one run: random selection, Pace, Pace with invite="auto", and Buffered with Pace, which
-makes two versions of one answer each where the others play a round of two. Random and Pace take
-turns round by round; the other two play ten rounds at a time, and wait for stragglers afterwards.
+turns in one run: random selection, Pace, Pace with over_selection="auto", and Buffered with Pace,
+which makes two versions of one response each where the others play a round of two. Random and Pace
+take turns round by round; the other two play ten rounds at a time, and wait for stragglers
+afterwards.
 
 FOLDER keeps the rounds of every arm, its scheduler and all logs. Started again with the same
-folder, each arm goes on where it was; --report only prints what is there. Needs `bsfl[flower]`.
+folder, each arm resumes where it was; --report only prints what is there. Needs `bsfl[flower]`.
 """
 
 import argparse
@@ -56,11 +57,9 @@ def interval(ours, theirs, n_draws=20_000):
 
 
 def report(folder):
-    """Print mean rounds, their ratios to random's, and who took part how often."""
+    """Print mean rounds, their ratios to random's, and which client took part how often."""
     base = [one["duration_s"] for one in played(folder, "random")]
-    print(
-        f"{'arm':9} rounds  mean s  of random's (95 %)     s/update  late  answers used, by client"
-    )
+    print(f"{'arm':14} rounds  mean s  of random's (95 %)     s/update  late  used by client")
     for name in ARMS:
         rounds = played(folder, name)
         if not rounds or not base:
@@ -71,7 +70,7 @@ def report(folder):
         counts = [sum(one["kept"].count(str(k)) for one in rounds) for k in range(len(DELAYS_S))]
         late = sum(one["n_late"] for one in rounds)
         print(
-            f"{name:9} {len(rounds):6d} {np.mean(seconds):7.2f}  {ratio:.2f} "
+            f"{name:14} {len(rounds):6d} {np.mean(seconds):7.2f}  {ratio:.2f} "
             f"({low:.3f} to {high:.3f}) {sum(seconds) / n_used:12.2f} {late:5d}  {counts}"
         )
 

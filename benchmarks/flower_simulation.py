@@ -113,9 +113,9 @@ def rank_correlation(a, b):
 
 def learned(scheduler, truth):
     """Return the rank correlation of what is believed of clients and the truth, by their names."""
-    believed = {row["client"]: row["latency_s"] for row in scheduler.table()}
-    known = [client for client in truth if believed.get(client) is not None]
-    pairs = ([one[client] for client in known] for one in (believed, truth))
+    posterior = {row["client"]: row["latency_s"] for row in scheduler.table()}
+    known = [client for client in truth if posterior.get(client) is not None]
+    pairs = ([one[client] for client in known] for one in (posterior, truth))
     return len(known), rank_correlation(*pairs)
 
 

@@ -5,7 +5,7 @@
 Rounds of a plain scheduler, one with a journal, and one with a journal and Prometheus metrics (if
 prometheus_client is there) are played in turn, m = 100, each timed with process_time. `ratio` is
 the median of ratios to the plain round next to it, which on a busy machine moves by some per cent;
-`own` is the time of telling alone over that of a plain round, which is steady.
+`own` is the time of publishing alone over that of a plain round, which is steady.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from clock import machine
 from scale import COHORT, fleet, latency_s
 
 from bsfl import Observation, Pace
-from bsfl.monitor import Journal
-from bsfl.monitor.events import Events
+from bsfl.monitoring import Journal
+from bsfl.monitoring.publisher import Batch, Publisher
 
 CLIENTS, LIMIT = 10**5, 1.05
 
@@ -32,36 +32,44 @@ def one_round(scheduler) -> float:
     start = time.process_time()
     cohort = scheduler.select()
     middle = time.process_time()
-    answers = {k: Observation(latency=latency_s(k), loss=1.0) for k in cohort}
+    responses = {k: Observation(latency_s=latency_s(k), loss=1.0) for k in cohort}
     begin = time.process_time()
-    scheduler.observe(answers)
+    scheduler.observe(responses)
     return time.process_time() - begin + middle - start
 
 
-def listeners(folder: Path) -> dict[str, Events]:
-    """Return who is told, by name."""
-    found = {"plain": Events(), "plain again": Events()}
-    found["journal"] = Events(Journal(folder / "one.jsonl"))
+def publishers(folder: Path) -> dict[str, Publisher]:
+    """Return what is compared, by name."""
+    found = {"plain": Publisher(), "plain again": Publisher()}
+    found["journal"] = Publisher(Journal(folder / "one.jsonl"))
     try:
         import prometheus_client
 
-        from bsfl.monitor.prometheus import PrometheusMetrics
+        from bsfl.monitoring.prometheus import PrometheusMetrics
     except ModuleNotFoundError:
         return found
     metrics = PrometheusMetrics(registry=prometheus_client.CollectorRegistry())
-    found["journal and metrics"] = Events(Journal(folder / "two.jsonl"), metrics)
+    found["journal and metrics"] = Publisher(Journal(folder / "two.jsonl"), metrics)
     return found
 
 
 def own_seconds(scheduler, n: int = 300) -> float:
-    """Return the processor seconds of telling of a round, alone."""
-    times = []
+    """Return the processor seconds of publishing the events of a round, alone."""
+    engine, names, events = scheduler._engine, scheduler._ids.names, []
+    apply = engine.apply
+    engine.apply = lambda event: (events.append(event), apply(event))
+    one_round(scheduler)
+    engine.apply = apply
+    times, seq = [], scheduler._seq
     for _ in range(n):
         start = time.process_time()
-        last, ids = scheduler._last, scheduler._clients.ids
-        scheduler._events.begun(last, scheduler._learned.choice, ids)
-        scheduler._events.round(last, ids, scheduler.figures)
+        batch = Batch(scheduler._publisher)
+        for event in events:
+            batch.add(event, engine, names)
+        batch.commit(seq, time.time())
+        batch.publish()
         times.append(time.process_time() - start)
+        seq += len(events)
     return statistics.median(times)
 
 
@@ -72,9 +80,9 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         schedulers = {}
-        for name, events in listeners(Path(folder)).items():
+        for name, publisher in publishers(Path(folder)).items():
             schedulers[name] = fleet(Pace(tau_max=60.0), CLIENTS)
-            schedulers[name]._events = events
+            schedulers[name]._publisher = publisher
         times: dict[str, list[float]] = {name: [] for name in schedulers}
         for _ in range(args.rounds):
             for name, scheduler in schedulers.items():

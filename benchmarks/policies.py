@@ -2,9 +2,9 @@
 
     python benchmarks/policies.py [--json] [--quick]
 
-One round is select + observe with m = 100, in a fleet that has met every client. K = 1e5 has a
-limit, K = 1e6 is for information. Memory: bytes of state per client, and the most that one round
-allocates per client at either size, which must not grow with K.
+One round is select, observe and close of an engine with m = 100 that has observed every client.
+K = 1e5 has a limit, K = 1e6 is for information. Memory: bytes of the policy's state per client, and
+the most that one round allocates per client at either size, which must not grow with K.
 """
 
 import argparse
@@ -18,9 +18,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine, ratio
 
+from bsfl._core.engine import Engine
+from bsfl._core.events import CloseRound, Describe, OpenRound, Respond, RoundOpened
+from bsfl._core.state import leaves
 from bsfl.policies import POLICIES, Policy, make_policy
-from bsfl.records import OK, IntArray, Report, Roster, RoundContext
-from bsfl.state import leaves
+from bsfl.types import NO_CLIENTS, OK, IntArray, RoundPlan, RoundReport
 
 M = 100
 LIMIT = 20.0
@@ -56,43 +58,56 @@ def settings(name: str, k: int, rng: np.random.Generator) -> dict:
 
 
 class Life:
-    """A fleet that has met everyone, and goes on round by round."""
+    """An engine that has observed every client, and goes on round by round."""
 
     def __init__(self, policy: Policy, k: int, rng: np.random.Generator) -> None:
-        self.policy, self.rng, self.t = policy, rng, 1
-        self.state = policy.init(k)
-        self.everyone = np.arange(k)
-        self.roster = Roster(n_members=k, samples=rng.integers(10, 500, k).astype(float))
-        self.latency = rng.uniform(1.0, 60.0, k)
-        policy.observe(self.state, self.context(k), self.report(self.everyone))
+        self.rng = rng
+        self.engine = Engine(policy, RoundPlan(target_responses=M), n_clients=k)
+        everyone = np.arange(k)
+        samples = rng.integers(10, 500, k).astype(float)
+        self.engine.run(Describe(clients=everyone, attributes={"samples": samples}))
+        self.latency_s = rng.uniform(1.0, 60.0, k)
+        first = RoundOpened(
+            round=1,
+            cohort=everyone,
+            n_invited=k,
+            target_responses=k,
+            deadline_s=None,
+            is_timed=False,
+            busy=NO_CLIENTS,
+            response_rate=self.engine.task.cohort_response_rate,
+            selection=None,
+            context=None,
+            now_s=0.0,
+        )
+        self.engine.apply(first)
+        self.respond(first)
         for _ in range(WARM_ROUNDS):
             self.one_round()
 
-    def context(self, m: int) -> RoundContext:
-        """Return the round as a policy sees it."""
-        return RoundContext(t=self.t, available=self.everyone, cohort_size=m, roster=self.roster)
-
-    def report(self, cohort: IntArray) -> Report:
-        """Return what a cohort shows."""
-        return Report(
+    def report(self, cohort: IntArray) -> RoundReport:
+        """Return the responses of a cohort."""
+        return RoundReport(
             clients=cohort,
-            latency=self.latency[cohort] * self.rng.uniform(0.9, 1.1, len(cohort)),
+            latency_s=self.latency_s[cohort] * self.rng.uniform(0.9, 1.1, len(cohort)),
             outcome=np.full(len(cohort), OK, dtype=np.int8),
             loss=self.rng.uniform(0.1, 2.0, len(cohort)),
             samples=np.full(len(cohort), np.nan),
-            chosen=cohort,
+            invited=NO_CLIENTS,
         )
 
+    def respond(self, opened: RoundOpened) -> None:
+        """Report a cohort and close its round."""
+        self.engine.run(Respond(round=opened.round, report=self.report(opened.cohort)))
+        self.engine.run(CloseRound(round=opened.round))
+
     def one_round(self) -> None:
-        """Choose and learn."""
-        self.t += 1
-        context = self.context(M)
-        cohort = self.policy.select(self.state, context, self.rng)
-        self.policy.observe(self.state, context, self.report(cohort))
+        """Select and learn."""
+        self.respond(self.engine.run(OpenRound()))
 
     def state_bytes(self) -> int:
-        """Return the memory of all that was learned."""
-        return sum(np.asarray(leaf).nbytes for _, leaf in leaves(self.state))
+        """Return the memory of all that the policy has learned."""
+        return sum(np.asarray(leaf).nbytes for _, leaf in leaves(self.engine.policy_state))
 
     def round_bytes(self) -> int:
         """Return the most memory that one round holds beyond the state."""

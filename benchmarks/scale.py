@@ -1,4 +1,4 @@
-"""What fleets of a thousand to ten million clients cost.
+"""What a thousand to ten million clients cost.
 
     python benchmarks/scale.py [--json] [--quick]
 
@@ -41,21 +41,25 @@ def latency_s(client: int) -> float:
 
 
 def fleet(policy: Policy, n_clients: int) -> Scheduler:
-    """Return a scheduler that has met everyone, as after many rounds."""
+    """Return a scheduler that has observed every client, as after many rounds."""
     scheduler = Scheduler(policy, cohort_size=COHORT)
     scheduler.join(range(n_clients))
     for _ in range(3):
         one_round(scheduler)
-    state, latency = scheduler.state, latency_s(np.arange(n_clients))
-    state.selected[:] = state.memory.observed[:] = 1 + np.arange(n_clients) % 3
-    state.memory.mean[:] = np.log(latency) if isinstance(policy, Pace) else 1.0 / latency
+    engine, latency = scheduler._engine, latency_s(np.arange(n_clients))
+    moments = scheduler.state.moments if isinstance(policy, Pace) else scheduler.state.memory
+    count = 1 + np.arange(n_clients) % 3
+    engine.task.invitations[:] = engine.task.participations[:] = count
+    engine.pool.responded[:] = engine.pool.n_timed[:] = moments.observed[:] = count
+    engine.pool.log_latency[:] = np.log(latency)
+    moments.mean[:] = np.log(latency) if isinstance(policy, Pace) else 1.0 / latency
     return scheduler
 
 
 def one_round(scheduler: Scheduler) -> tuple[float, float]:
     select_s, cohort = seconds(scheduler.select)
-    answers = {k: latency_s(k) for k in cohort}
-    observe_s, _ = seconds(lambda: scheduler.observe(answers))
+    responses = {k: latency_s(k) for k in cohort}
+    observe_s, _ = seconds(lambda: scheduler.observe(responses))
     return select_s, observe_s
 
 
@@ -83,7 +87,7 @@ def measure(n_clients: int, folder: Path) -> dict:
     save_s, _ = seconds(lambda: scheduler.save(path))
     size = path.stat().st_size
     load_s, loaded = seconds(lambda: Scheduler.load(path))
-    assert loaded.t == scheduler.t
+    assert loaded.round == scheduler.round
     return {
         "clients": n_clients,
         "join_s": join_s,

@@ -1,4 +1,4 @@
-"""Use bsfl in a training loop of your own: choose, train in parallel, say what came back.
+"""Use bsfl in a custom training loop: select clients, train in parallel, record the responses.
 
 python examples/plain_loop.py
 """
@@ -9,14 +9,14 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 
 import numpy as np
 
-from bsfl import Pace, Scheduler, UniformRandom
-from bsfl.rounds import RoundPlan, Rounds
+from bsfl import Pace, RoundPlan, Scheduler, UniformRandom
+from bsfl.rounds import RoundManager
 
 TRUTH = np.array([2.0, -1.0, 0.5])
 
 
 class Device:
-    """A client far away: it fits a line to data of its own, and some need longer than others."""
+    """A remote client: it fits a line to its own data, and some take longer than others."""
 
     def __init__(self, seed: int, seconds: float, *, is_broken: bool = False) -> None:
         rng = np.random.default_rng(seed)
@@ -32,36 +32,36 @@ class Device:
         return w - 0.2 * self.x.T @ (self.x @ w - self.y) / len(self.y)
 
 
-def play_round(
-    rounds: Rounds[Future],
+def run_round(
+    rounds: RoundManager[Future],
     clients: Mapping[str, Callable[[np.ndarray], np.ndarray]],
     w: np.ndarray,
     pool: Executor,
 ) -> np.ndarray:
-    """Train one cohort and return the average of what counts."""
-    free = clients.keys() - rounds.invitations.busy
-    jobs = {name: pool.submit(clients[name], w) for name in rounds.open(free)}
+    """Train one cohort and return the average of the models that count."""
+    idle = clients.keys() - rounds.invitations.busy
+    jobs = {name: pool.submit(clients[name], w) for name in rounds.open(idle)}
     rounds.sent(jobs)
     while not rounds.is_over():
-        running = rounds.invitations.tokens  # stragglers of earlier rounds, too
-        done, _ = wait(running, timeout=rounds.pause_s(), return_when=FIRST_COMPLETED)
-        rounds.hear({job: "failed" if job.exception() else "ok" for job in done})
+        pending = rounds.invitations.tokens  # stragglers of earlier rounds, too
+        done, _ = wait(pending, timeout=rounds.pause_s(), return_when=FIRST_COMPLETED)
+        rounds.record({job: "failed" if job.exception() else "ok" for job in done})
     kept = rounds.close().kept
     return np.mean([jobs[name].result() for name in kept], axis=0) if kept else w
 
 
 def main(n_rounds: int = 40) -> None:
-    """Train under both policies and print how long each one took."""
-    plan = RoundPlan(cohort_size=4, invite=1.25, deadline_s=10.0)
+    """Train under both policies and print how long each took."""
+    plan = RoundPlan(target_responses=4, over_selection=1.25, deadline_s=10.0, late="drop")
     for name, policy in (("pace", Pace()), ("random", UniformRandom())):
         devices = {f"device-{k}": Device(k, 0.01 if k < 6 else 0.1) for k in range(12)}
         devices["device-5"].is_broken = True
         clients = {client: device.train for client, device in devices.items()}
-        rounds: Rounds[Future] = Rounds(Scheduler(policy, cohort_size=4, seed=0), plan)
+        rounds: RoundManager[Future] = RoundManager(Scheduler(policy, cohort_size=4), plan)
         w, start = np.zeros(len(TRUTH)), time.monotonic()
         with ThreadPoolExecutor(max_workers=12) as pool:
             for _ in range(n_rounds):
-                w = play_round(rounds, clients, w, pool)
+                w = run_round(rounds, clients, w, pool)
         print(f"{name}: {time.monotonic() - start:.2f} s, weights {w.round(2)}")
 
 

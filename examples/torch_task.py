@@ -1,4 +1,4 @@
-"""Bring a PyTorch module into the simulator: anything with the methods of `Task` will do.
+"""Bring a PyTorch module into the simulator: any class with the methods of `Task` can train.
 
 pip install 'bsfl[torch]'
 python examples/torch_task.py
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from bsfl.learning import Evaluation, Task, Update, shares
-from bsfl.randomness import stream
+from bsfl.random import stream
 
 State = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchTask:
-    """A Task around a PyTorch classifier.
+    """A Task that trains a PyTorch classifier.
 
     Attributes:
         build: Returns the untrained module.
@@ -72,7 +72,7 @@ class TorchTask:
         return average
 
     def evaluate(self, params: State) -> Evaluation:
-        """Return how good a model is on the test data."""
+        """Return loss and accuracy of a model on the test data."""
         model = self._model(params).eval()
         with torch.no_grad():
             outputs = model(self.x_test)

@@ -1,8 +1,8 @@
-"""A clock for tests of everything that waits."""
+"""A clock for tests of code that waits."""
 
 
 class FakeClock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes in `sleep` alone."""
 
     def __init__(self):
         self.now = 1000.0

@@ -3,7 +3,7 @@
 import threading
 from contextlib import contextmanager
 
-from bsfl.monitor.watch import server
+from bsfl.dashboard.watch import server
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def test_version_and_help():
         assert bsfl(command, "--help").exit_code == 0
         assert "\\[" not in bsfl(command, "--help").output
     assert "A scenario file, or a name" in bsfl("run", "--help").output
-    assert "One of rounds, liars, radius" in bsfl("ablation", "--help").output
+    assert "One of rounds, malicious-clients, confidence-width" in bsfl("ablation", "--help").output
 
 
 def test_the_version_needs_no_extra():
@@ -75,9 +75,9 @@ def commands(words=(), group=app):
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
 def test_help_is_whole_at_80_columns(words):
-    told = runner.invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
-    assert not re.search(r"\w\.\.\.$", told, re.MULTILINE), "a line is cut"
-    assert max(map(len, told.splitlines())) <= 80
+    shown = runner.invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
+    assert not re.search(r"\w\.\.\.$", shown, re.MULTILINE), "a line is cut"
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_package_can_be_run():
@@ -154,7 +154,7 @@ def test_small_figures(study, name):
         (["scenarios", "copy", "demo", "gone/x.toml"], "gone/x.toml: No such file or directory\n"),
         (["run", "study.toml", "--out", "study.toml"], "study.toml is a file; a folder is needed"),
         (["ablation", "drift", "--out", "study.toml"], "study.toml is a file; a folder is needed"),
-        (["watch", "."], "error: .: Is a directory"),
+        (["watch", "."], "error: . is not a journal"),
         (["watch", "study.toml", "--port", "70000"], "Invalid value for '--port'"),
     ],
 )
@@ -173,7 +173,7 @@ def test_jobs_are_processes(study, jobs):
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(study):
+def test_ctrl_c_says_how_to_resume(study):
     (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000000"))
     # nohup has Ctrl-C ignored, and children would inherit that
     ignored_or_not = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -203,7 +203,9 @@ def test_ctrl_c_says_how_to_go_on(study):
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     assert process.returncode == 130
-    assert "stopped; what is done is kept. To go on: bsfl run study.toml --jobs 2 --out out" in said
+    assert (
+        "stopped; finished work is kept. To resume: bsfl run study.toml --jobs 2 --out out" in said
+    )
 
 
 def without(packages, *words, cwd=None):
@@ -255,24 +257,25 @@ def test_the_command_line_alone_is_enough_to_look_around(words):
 OWN = """
 from dataclasses import dataclass
 import numpy as np
+from bsfl import Policy
 
 @dataclass
 class Counts:
-    chosen: np.ndarray
+    invitations: np.ndarray
 
 @dataclass(frozen=True)
-class LeastServed:
-    \"\"\"The clients chosen least so far.\"\"\"
+class LeastServed(Policy):
+    \"\"\"The clients invited least so far.\"\"\"
 
     def init(self, n_clients):
         return Counts(np.zeros(n_clients, dtype=int))
 
     def select(self, state, context, rng):
-        order = np.argsort(state.chosen[context.available], kind="stable")
-        return np.sort(context.available[order[: context.cohort_size]])
+        order = np.argsort(state.invitations[context.available], kind="stable")
+        return np.sort(context.available[order[: context.n_invited]])
 
     def observe(self, state, context, report):
-        state.chosen[report.chosen] += 1
+        state.invitations[report.invited] += 1
 """
 
 
@@ -303,7 +306,7 @@ def test_a_policy_in_a_file_plays_reports_and_resumes(study):
         ("mine.py:Nobody", "mine.py has no 'Nobody'; did you mean"),
         ("other.py:Rule", "there is no file"),
         ("bsfll", "unknown policy 'bsfll'; did you mean 'bsfl'?"),
-        ("oort", "[policies.oort]: this policy needs losses, which nobody reports"),
+        ("oort", "[policies.oort]: this policy needs losses, which no client reports"),
     ],
 )
 def test_a_policy_that_cannot_play_is_refused_before_anything_runs(study, policy, message):
@@ -336,7 +339,10 @@ def test_settings_of_policies_on_the_command_line(study):
         (["--set", "bslf.alpha=3"], "no policy is called 'bslf'; did you mean 'bsfl'?"),
         (["--set", "bsfl.alpa=3"], "unknown key 'alpa'; did you mean 'alpha'?"),
         (["--set", "bsfl.alpha"], "a setting must be key=value or policy.key=value"),
-        (["--set", "bsfl.alpha=much"], "must be a number or one of floor, max-gini, got 'much'"),
+        (
+            ["--set", "bsfl.alpha=much"],
+            "must be a number or one of min-participation, max-gini, got 'much'",
+        ),
         (["--csv", "--json"], "choose one of --csv and --json"),
         (["--time", "0"], "time_s must be a finite number above 0, got 0"),
     ],
@@ -349,15 +355,15 @@ def test_settings_that_do_not_fit_are_named(study, words, message):
 
 
 def test_another_length_on_the_command_line(study):
-    for words, key, value in (["--rounds", "3"], "t", 3), (["--time", "40"], "clock_s", 40.0):
+    for words, key, value in (["--rounds", "3"], "round", 3), (["--time", "40"], "clock_s", 40.0):
         asked = ["run", "study.toml", "--seeds", "1", "--jobs", "1", "--csv"]
         done = runner.invoke(app, [*asked, *words])
         assert done.exit_code == 0, done.output
-        folder = {"t": "study-3-rounds", "clock_s": "study-40-s"}[key]
+        folder = {"round": "study-3-rounds", "clock_s": "study-40-s"}[key]
         (records,) = open_results(str(study / "results" / folder)).records("plain")
         *_, before, last = records[key]
         assert before < value <= last
-        assert ("regret" in done.stdout) == (key == "t"), "which needs a fixed number of rounds"
+        assert ("regret" in done.stdout) == (key == "round"), "which needs a fixed number of rounds"
 
 
 def test_what_another_command_wrote_is_not_replaced(study):

@@ -21,12 +21,12 @@ QUIET = {"jobs": 1, "progress": False}
 
 @dataclass
 class Counts:
-    chosen: np.ndarray
+    invitations: np.ndarray
 
 
 @dataclass(frozen=True)
-class LeastServed:
-    """The clients chosen least so far."""
+class LeastServed(bsfl.Policy):
+    """The clients invited least so far."""
 
     first: int = 0
 
@@ -34,11 +34,11 @@ class LeastServed:
         return Counts(np.zeros(n_clients, dtype=int))
 
     def select(self, state, context, rng):
-        order = np.argsort(state.chosen[context.available], kind="stable")
-        return np.sort(context.available[order[: context.cohort_size]])
+        order = np.argsort(state.invitations[context.available], kind="stable")
+        return np.sort(context.available[order[: context.n_invited]])
 
     def observe(self, state, context, report):
-        state.chosen[report.chosen] += 1
+        state.invitations[report.invited] += 1
 
 
 class MeanTask:
@@ -99,7 +99,7 @@ def test_it_is_what_a_run_of_the_scenario_gives(tmp_path):
             assert mine.tobytes() == theirs.tobytes()
 
 
-def test_rows_of_policies_and_worlds_and_of_rounds():
+def test_rows_of_policies_and_seeds_and_of_rounds():
     pytest.importorskip("pandas")
     found = bsfl.compare(["pace", "random"], parse(first_seed=7), seeds=3, rounds=5, **QUIET)
     frame = found.to_frame()
@@ -108,7 +108,7 @@ def test_rows_of_policies_and_worlds_and_of_rounds():
     ]
     rounds = found.results.to_frame()
     assert len(rounds) == 2 * 3 * 5
-    last = rounds[rounds["t"] == 5].groupby("policy")["clock_s"].mean()
+    last = rounds[rounds["round"] == 5].groupby("policy")["clock_s"].mean()
     for label in ("pace", "random"):
         of_label = frame[frame["policy"] == label]
         assert of_label["total_time_s"].mean() == pytest.approx(last[label])
@@ -124,7 +124,7 @@ def test_printed_it_is_verdict_and_table_and_a_notebook_shows_the_same():
     page = found._repr_html_()
     assert escape(found.verdict()) in page
     assert page.count("<tr>") == 3
-    assert repr(found) == "<Comparison of cs-ucb, random in 2 worlds>"
+    assert repr(found) == "<Comparison of cs-ucb, random with 2 seeds>"
 
 
 def test_a_label_or_a_title_cannot_write_html():
@@ -148,7 +148,7 @@ def test_a_task_replaces_what_a_scenario_trains():
     assert found.summary.target.column == "test_loss"
 
 
-def test_a_folder_is_continued_and_gains_policies_and_worlds(tmp_path, capsys):
+def test_a_folder_is_continued_and_gains_policies_and_seeds(tmp_path, capsys):
     kept = {"folder": tmp_path / "out", **OF_FLEET}
     first = bsfl.compare([LeastServed(), "random"], twelve(), **kept)
     files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.records")}
@@ -182,7 +182,7 @@ def test_a_rule_that_was_changed_is_another_rule(tmp_path):
     def rule(order):
         class Rule(LeastServed):
             def observe(self, state, context, report):
-                state.chosen[report.chosen] += order
+                state.invitations[report.invited] += order
 
         return Rule()
 
@@ -191,7 +191,7 @@ def test_a_rule_that_was_changed_is_another_rule(tmp_path):
 
     class Rule(LeastServed):
         def observe(self, state, context, report):
-            state.chosen[report.chosen] -= 1
+            state.invitations[report.invited] -= 1
 
     for other in (rule(2), Rule()):
         with pytest.raises(InvalidInput, match="differs in policies.Rule"):
@@ -236,7 +236,7 @@ def test_mistakes_are_named(policies, changes, message):
         bsfl.compare(policies, twelve(), **OF_FLEET | changes)
 
 
-def test_a_wrong_world_or_task_is_named():
+def test_a_wrong_scenario_or_task_is_named():
     with pytest.raises(InvalidInput, match="unknown scenario 'phons'; did you mean 'phones'?"):
         bsfl.compare("random", "phons")
     with pytest.raises(InvalidInput, match="time_s must be a finite number above 0"):

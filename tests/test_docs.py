@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from bsfl._core.registry import REQUIRED
 from bsfl.policies import POLICIES, make_policy
-from bsfl.registry import REQUIRED
-from bsfl.requirements import needs_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -92,7 +91,7 @@ def test_a_dead_anchor_is_seen(tmp_path):
     assert anchors_of(page) == {"one-two", "alpha-and-more"}
 
 
-def test_the_walks_through_the_house_lead_somewhere():
+def test_the_call_paths_of_the_architecture_page_lead_somewhere():
     steps = re.findall(r"`([a-z_.]+):(\w+(?:\.\w+)?)`", (ROOT / "docs/architecture.md").read_text())
     assert len(steps) > 20
     for module, name in steps:
@@ -106,13 +105,13 @@ def policy_table():
     """Return the table of the policies, as they tell of themselves."""
     lines = ["| name | class | what it does | needs | must be given |", "|---|---|---|---|---|"]
     for name, policy in POLICIES.items():
-        made = make_policy(name, **getattr(policy, "example", {}))
+        made = make_policy(name, **policy.example)
         given = [f"`{k}`" for k, v in POLICIES.settings(name).items() if v is REQUIRED]
         cells = [
             f"[`{name}`]({name}.md)",
             f"[`{policy.__name__}`](../../src/{policy.__module__.replace('.', '/')}.py)",
-            POLICIES.about(name) + " For comparison only." * getattr(policy, "knows_truth", False),
-            ", ".join(sorted(needs_of(made))),
+            POLICIES.about(name) + " For comparison only." * policy.is_oracle,
+            ", ".join(sorted(made.needs)),
             ", ".join(given),
         ]
         lines.append("| " + " | ".join(cells) + " |")

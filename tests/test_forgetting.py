@@ -1,73 +1,122 @@
-"""Clients that are forgotten: the others go on as if these had never been."""
+"""Forgotten clients: the others continue as if these had never been."""
 
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Genie, Lognormal, Oort, Pace, Pisces, Scheduler, TiFL, UniformRandom
+from bsfl import (
+    BSFL,
+    Genie,
+    Lognormal,
+    Observation,
+    Oort,
+    Pace,
+    Pisces,
+    RoundPlan,
+    Scheduler,
+    TiFL,
+    UniformRandom,
+)
+from bsfl._core.engine import Engine
+from bsfl._core.events import CloseRound, OpenRound
+from bsfl._core.rounds import ABANDONED, Round, Rounds
+from bsfl._core.state import leaves
 from bsfl.errors import InvalidInput, UnknownClient
-from bsfl.scheduling.outstanding import MOST_AWAITED, Outstanding
-from bsfl.state import leaves
+from saved_state import differences, saved_state
 
 IDS = [f"phone-{i}" for i in range(12)]
 
 
-def play(scheduler, rounds, available=None):
+def run(scheduler, rounds, available=None):
     for _ in range(rounds):
         for client in scheduler.select(available):
             scheduler.observe({client: 1.0 + int(client.rpartition("-")[2])})
+
+
+def columns(scheduler):
+    """Return all arrays with a row for each client, of the pool, the task and the policy."""
+    engine = scheduler._engine
+    n = engine.pool.n
+    states = {"pool": engine.pool, "task": engine.task, "policy": engine.policy_state}
+    return {
+        f"{name}/{leaf}": np.copy(x[:n])
+        for name, state in states.items()
+        for leaf, x in leaves(state)
+        if isinstance(x, np.ndarray) and len(x) >= n
+    }
 
 
 @pytest.mark.parametrize("policy", [BSFL(alpha=5.0), Pace(), BSFL(index=Lognormal())])
 def test_what_is_known_of_the_others_stays(policy):
     scheduler = Scheduler(policy, cohort_size=3)
     scheduler.join(IDS, samples=np.arange(1.0, 13.0), features=np.arange(12.0).reshape(12, 1))
-    play(scheduler, 20)
+    run(scheduler, 20)
     gone = [IDS[0], IDS[5], IDS[11]]
     kept = [k for k, client in enumerate(IDS) if client not in gone]
-    before = {name: np.copy(leaf) for name, leaf in leaves(scheduler.state)}
-    samples = scheduler._clients.column("samples").copy()
+    before, rows = columns(scheduler), [scheduler.client(IDS[k]) for k in kept]
+    numbers = [row["participations"] for row in rows]
     scheduler.forget(gone)
     assert scheduler.clients == [IDS[k] for k in kept]
-    for name, leaf in leaves(scheduler.state):
-        expected = before[name][kept] if before[name].shape[:1] == (12,) else before[name]
-        assert np.array_equal(leaf, expected, equal_nan=True), name
-    assert np.array_equal(scheduler._clients.column("samples"), samples[kept])
-    play(scheduler, 5)
-    with pytest.raises(UnknownClient, match="unknown client 'phone-5'"):
-        scheduler.forget(["phone-5"])
+    after = columns(scheduler)
+    assert {"pool/samples", "task/fair_count"} < after.keys() == before.keys()
+    for name, column in after.items():
+        assert np.array_equal(column, before[name][kept], equal_nan=True), name
+    assert [row["participations"] for row in scheduler.table()] == numbers
+    run(scheduler, 5)
 
 
-def test_who_comes_back_is_new():
+def test_a_forgotten_client_is_called_forgotten():
     scheduler = Scheduler(BSFL(), cohort_size=3)
     scheduler.join(IDS)
-    play(scheduler, 20)
+    scheduler.forget(["phone-5"])
+    for call in (scheduler.forget, scheduler.leave, scheduler.offline, scheduler.abandon):
+        with pytest.raises(
+            UnknownClient, match="'phone-5'; it was forgotten, and never joined again"
+        ):
+            call(["phone-5"])
+    with pytest.raises(UnknownClient, match="'phone-99'; it never joined"):
+        scheduler.client("phone-99")
+    with pytest.raises(InvalidInput, match="samples"):
+        scheduler.join(["phone-5"], samples=[-1.0])
+    with pytest.raises(UnknownClient, match="it was forgotten"):
+        scheduler.explain("phone-5")
+    scheduler.join(["phone-5"])
+    assert scheduler.client("phone-5")["invitations"] == 0
+
+
+def test_a_client_that_comes_back_is_new():
+    scheduler = Scheduler(BSFL(), cohort_size=3)
+    scheduler.join(IDS)
+    run(scheduler, 20)
     scheduler.forget([IDS[0]])
     scheduler.join([IDS[0]])
-    scheduler.select()
-    assert scheduler.state.selected[scheduler._clients.index_of(IDS[0])] == 0
+    row = scheduler.client(IDS[0])
+    numbers = [row[name] for name in ("invitations", "participations", "late", "latency_s")]
+    assert numbers == [0, 0, 0, None]
+    assert scheduler.clients[-1] == IDS[0], "the last to join"
 
 
-def test_open_rounds_go_on_without_them(tmp_path):
-    scheduler = Scheduler(BSFL(), cohort_size=4)
+def test_open_rounds_continue_without_them(tmp_path):
+    scheduler = Scheduler(BSFL(), cohort_size=4, max_open_rounds=2, clock=lambda: 0.0)
     first = scheduler.select(IDS)
     second = scheduler.select()
     scheduler.forget([first[0], second[1]])
     left = [c for c in (*first, *second) if c not in (first[0], second[1])]
-    assert scheduler.outstanding == left
+    assert scheduler.in_flight == left
     assert scheduler.last_round.cohort == (second[0], *second[2:])
     scheduler.save(tmp_path / "s")
-    twin = Scheduler.load(tmp_path / "s")
+    twin = Scheduler.load(tmp_path / "s", clock=lambda: 0.0)
     for one in (scheduler, twin):
         assert one.observe(dict.fromkeys(left, 2.0)) == {}
-        assert one.outstanding == []
-        assert one.state.memory.observed.sum() == 6
+        assert one.in_flight == one.pending() == []
+        assert sum(row["participations"] for row in one.table()) == 6
     assert twin.select() == scheduler.select()
+    assert differences(saved_state(twin), saved_state(scheduler)) == []
 
 
-def test_a_fleet_that_changed_in_an_open_round_is_forgotten_in_part(tmp_path):
+def test_clients_may_change_while_a_round_is_open(tmp_path):
     scheduler = Scheduler(BSFL(alpha=3.0), cohort_size=3)
     scheduler.join(IDS)
-    play(scheduler, 3)
+    run(scheduler, 3)
     cohort = scheduler.select()
     scheduler.leave([IDS[1]])
     scheduler.join(["phone-99"])
@@ -80,13 +129,13 @@ def test_a_fleet_that_changed_in_an_open_round_is_forgotten_in_part(tmp_path):
     assert twin.select() == scheduler.select()
 
 
-def test_forget_after_lets_go_of_whoever_is_away():
+def test_forget_after_forgets_clients_that_are_away():
     scheduler = Scheduler(UniformRandom(), cohort_size=2, forget_after=20)
-    for t in range(1, 101):
-        scheduler.select([f"once-{t}", "stays-1", "stays-2"])
-        n_lately = len(scheduler._clients) - 2
+    for number in range(1, 101):
+        scheduler.select([f"once-{number}", "stays-1", "stays-2"])
+        n_lately = len(scheduler.clients) - 2
         assert n_lately <= 22, "20 rounds, and a tenth more"
-        if t >= 25:
+        if number >= 25:
             assert n_lately >= 20
     assert {"stays-1", "stays-2"} <= set(scheduler.clients)
 
@@ -99,10 +148,24 @@ def test_forget_after_counts_from_the_last_time_a_client_was_available():
         scheduler.select(["member"])
     assert scheduler.clients == ["member"]
     everyone = Scheduler(UniformRandom(), cohort_size=1, forget_after=10)
-    everyone.join(["a", "b"])
+    everyone.join(["a", "b", "offline"])
+    everyone.offline(["offline"])
     for _ in range(30):
         everyone.select()
-    assert everyone.clients == ["a", "b"], "all members are available where nobody is named"
+    assert everyone.clients == ["a", "b"], "all that are online are available"
+
+
+def test_forget_after_abandons_what_is_pending():
+    closed = []
+    scheduler = Scheduler(
+        UniformRandom(), cohort_size=1, forget_after=5, max_open_rounds=99, on_round=closed.append
+    )
+    scheduler.select(["gone"])
+    for _ in range(10):
+        scheduler.select(["member"])
+    assert scheduler.clients == ["member"]
+    assert set(scheduler.in_flight) == {"member"}
+    assert [record.round for record in closed] == [1]
 
 
 def test_forget_after_is_saved(tmp_path):
@@ -117,44 +180,89 @@ def test_forget_after_is_saved(tmp_path):
 
 
 @pytest.mark.parametrize("policy", [Oort(tau_max=20.0), TiFL(tau_max=20.0), Pisces()])
-def test_peers_go_on(policy):
-    from bsfl import Observation
-
+def test_baselines_continue(policy):
     scheduler = Scheduler(policy, cohort_size=3)
     scheduler.join(IDS, samples=[5.0] * 12)
-    for t in range(30):
+    for i in range(30):
         cohort = scheduler.select()
-        scheduler.observe({c: Observation(latency=2.0, loss=1.0, samples=5) for c in cohort[:2]})
-        if t % 5 == 4 and len(scheduler.clients) > 4:
+        scheduler.observe({c: Observation(latency_s=2.0, loss=1.0, samples=5) for c in cohort[:2]})
+        if i % 5 == 4 and len(scheduler.clients) > 4:
             scheduler.forget([cohort[2]])
     if isinstance(policy, Pisces):
-        assert scheduler.state.n_at_work == scheduler.state.at_work.sum()
+        assert scheduler.state.n_in_flight == scheduler.state.in_flight.sum()
 
 
-def test_policies_that_know_places_forget_nobody():
+def test_policies_with_settings_by_position_forget_no_client():
     genie = Genie(mean_speed=[0.5, 0.4, 0.3])
-    with pytest.raises(InvalidInput, match=r"Genie knows clients by their place \(mean_speed\)"):
+    with pytest.raises(InvalidInput, match=r"Genie knows clients by their position \(mean_speed\)"):
         Scheduler(genie, cohort_size=1, forget_after=5)
     scheduler = Scheduler(genie, cohort_size=1)
     scheduler.join(["a", "b"])
-    with pytest.raises(InvalidInput, match="so none can be forgotten"):
+    before = saved_state(scheduler)
+    with pytest.raises(InvalidInput, match="none can be forgotten"):
         scheduler.forget(["a"])
-    with pytest.raises(InvalidInput, match="forget_after must be a whole number of at least 1"):
-        Scheduler(cohort_size=1, forget_after=0)
+    assert saved_state(scheduler) == before
+
+
+def test_a_forget_that_fails_changes_nothing():
+    scheduler = Scheduler(UniformRandom(), cohort_size=2)
+    scheduler.select(IDS)
+    before = saved_state(scheduler)
+    for wrong in (["phone-1", "ghost"], ["phone-1", "phone-1"], "phone-1", [1]):
+        with pytest.raises(InvalidInput):
+            scheduler.forget(wrong)
+    assert saved_state(scheduler) == before
+
+
+def opened(number, size):
+    return Round.open(
+        np.arange(size),
+        number=number,
+        n_invited=size,
+        target_responses=size,
+        n_available=size,
+        deadline_s=np.nan,
+        opened_s=0.0,
+    )
 
 
 def test_invitations_are_not_kept_for_ever():
-    awaited, size = Outstanding(), 1000
-    for t in range(1, 301):
-        awaited.invite(t, range(size), (size, size))
-    arrays = awaited.to_arrays()
-    assert len(arrays["waiting"]) == MOST_AWAITED
-    assert arrays["sizes"][:, 0].tolist() == list(range(201, 301)), "the oldest are given up"
-    assert awaited.oldest(5) == 201
-    assert awaited.size(200) is None
-    for t in range(201, 301):
-        awaited.settle(5, t)
-    assert awaited.oldest(5) is None
-    twin = Outstanding.from_arrays(awaited.to_arrays())
+    rounds, size = Rounds(), 1000
+    for number in range(1, 301):
+        rounds.add(opened(number, size), keep=1)
+        for one in rounds.open()[:-1]:
+            one.status = 1  # closed
+    assert rounds.n_pending == Rounds.MAX_PENDING
+    assert [one.number for one in rounds] == list(range(201, 301)), "older rounds are not kept"
+    assert rounds.pending_rounds(5) == list(range(201, 301))
+    twin = Rounds.from_arrays(rounds.to_arrays(), n_clients=size, last_round=300)
     for name, array in twin.to_arrays().items():
-        assert np.array_equal(array, awaited.to_arrays()[name])
+        assert np.array_equal(array, rounds.to_arrays()[name], equal_nan=True), name
+    for number in range(201, 301):
+        rounds.settle(rounds.get(number), [5])
+    assert rounds.pending_rounds(5) == []
+    assert not np.any(rounds.get(250).outcome == ABANDONED)
+
+
+def test_the_oldest_invitations_are_abandoned_and_an_error_takes_that_back(monkeypatch):
+    monkeypatch.setattr(Rounds, "MAX_PENDING", 6)
+    engine = Engine(UniformRandom(), RoundPlan(target_responses=2), n_clients=20, max_open_rounds=4)
+    for _ in range(4):
+        engine.run(OpenRound())
+    assert [len(one.pending) for one in engine.rounds] == [0, 2, 2, 2]
+    assert len(engine.rounds.open()) == 4
+    before, pending = engine.rounds.to_arrays(), engine.rounds.in_flight
+
+    def open_another():
+        with engine.transaction():
+            engine.run(CloseRound(round=1))
+            engine.run(OpenRound())
+            assert [len(one.pending) for one in engine.rounds] == [0, 2, 2, 2], "round 1 is gone"
+            raise ArithmeticError
+
+    for _ in range(2):
+        with pytest.raises(ArithmeticError):
+            open_another()
+        assert engine.rounds.in_flight == pending
+        for name, array in engine.rounds.to_arrays().items():
+            assert np.array_equal(array, before[name], equal_nan=True), name

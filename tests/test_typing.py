@@ -18,16 +18,21 @@ import numpy as np
 import bsfl
 from bsfl import (
     BSFL,
+    ClosedRound,
     Comparison,
-    Floor,
     IntArray,
+    MinParticipation,
     Observation,
     Pace,
     Policy,
-    Report,
+    PolicyWrapper,
     Rng,
     RoundContext,
+    RoundPlan,
+    RoundRecord,
+    RoundReport,
     Scheduler,
+    Selection,
     UniformRandom,
     compare,
 )
@@ -36,53 +41,73 @@ from bsfl.fleet import Fleet, Sampled, lognormal
 from bsfl.learning import Evaluation, Update
 from bsfl.runs import Results, open_results
 from bsfl.scenario import Scenario, find_scenario
-from bsfl.testing import check_policy
+from bsfl.testing import PolicyDriver, check_policy
+from bsfl.types import State
 
 
 @dataclass
 class Counts:
-    chosen: IntArray
+    selected: IntArray
 
 
 @dataclass(frozen=True)
-class LeastServed:
-    """Choose who was chosen least so far."""
+class LeastSelected(Policy):
+    """Select the clients that were selected least so far."""
 
     patience: int = 3
 
     def init(self, n_clients: int) -> Counts:
         return Counts(np.zeros(n_clients, dtype=np.int64))
 
-    def select(self, state: Counts, context: RoundContext, rng: Rng) -> IntArray:
-        order = np.argsort(state.chosen[context.available], kind="stable")
-        return np.sort(context.available[order[: context.cohort_size]])
+    def select(self, state: Counts, context: RoundContext, rng: Rng) -> IntArray | Selection:
+        order = np.argsort(state.selected[context.available], kind="stable")
+        clients = np.sort(context.available[order[: context.n_invited]])
+        return Selection(clients=clients) if context.round > self.patience else clients
 
-    def observe(self, state: Counts, context: RoundContext, report: Report) -> None:
-        state.chosen[report.chosen] += 1
+    def observe(self, state: Counts, context: RoundContext, report: RoundReport) -> None:
+        state.selected[report.invited] += 1
+
+    def close(self, state: Counts, context: RoundContext, closed: ClosedRound) -> None:
+        state.selected[closed.aggregated] += context.task.participations[closed.aggregated]
+
+    def diagnostics(self, state: Counts, context: RoundContext) -> dict[str, float]:
+        return {"least": float(state.selected.min(initial=0))}
+
+
+class Counting(PolicyWrapper):
+    n_rounds = 0
+
+    def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
+        self.n_rounds += 1
+        return super().select(state, context, rng)
 
 
 def loop() -> list[str]:
-    scheduler = Scheduler(cohort_size=2, seed=1)
-    cohort: list[str] = scheduler.select(available=["a", "b", "c"])
-    scheduler.observe({cohort[0]: 3.2, cohort[1]: Observation(latency=60.0, outcome="timeout")})
+    scheduler = Scheduler(Counting(LeastSelected()), cohort_size=2, seed=1)
+    cohort = scheduler.select(available=["a", "b", "c"])
+    scheduler.observe({cohort[0]: 3.2, cohort[1]: Observation(latency_s=60.0, outcome="timeout")})
     times: dict[str, float] = dict.fromkeys(scheduler.select(), 2.5)
-    refused: dict[str, str] = scheduler.observe(times)
-    print(refused)
+    rejected: dict[str, str] = scheduler.observe(times, round=scheduler.round)
+    print(rejected, cohort.round, cohort.n_invited, cohort.target_responses)
+    last: RoundRecord | None = scheduler.last_round
+    scheduler.plan = RoundPlan(target_responses=3, late="drop")
+    scheduler.close(aggregated=list(times))
+    print(last, [one.pending for one in scheduler.pending()])
     scheduler.save(Path("state.bsfl"))
     print(Scheduler.load("state.bsfl").summary(), scheduler.table())
     return cohort
 
 
-def meet(fleet: Fleet) -> Comparison:
+def run(fleet: Fleet) -> Comparison:
     policies: dict[str, str | type[Policy] | Policy] = {
-        "mine": LeastServed(),
-        "floor": BSFL(alpha=Floor(0.8)),
+        "mine": LeastSelected(),
+        "min-participation": BSFL(alpha=MinParticipation(0.8)),
         "pace": Pace,
         "random": "random",
     }
     found = compare(policies, fleet, seeds=2, rounds=10, cohort_size=3, folder="out")
     print(found.verdict(), found.table().markdown(), found.report("page.html"))
-    print(bsfl.compare([LeastServed(), "pace", UniformRandom()], "phones", rounds=3))
+    print(bsfl.compare([LeastSelected(), "pace", UniformRandom()], "phones", rounds=3))
     results: Results = found.results
     scenario: Scenario = find_scenario("phones")
     print(open_results(Path("out")).seeds, results.seeds, scenario.title)
@@ -95,9 +120,12 @@ def fleet() -> Fleet:
     return Fleet(latency=steady if len(loop()) else wild, tau_min=0.1, tau_max=60.0)
 
 
+driver = PolicyDriver(LeastSelected(), n_clients=3, target_responses=1, samples=[1, 2, 3])
+print(driver.run_round({0: 1.5}), driver.select(available=[1, 2]))
+
 try:
-    check_policy(LeastServed())
-    meet(fleet())
+    check_policy(LeastSelected())
+    run(fleet())
 except InvalidInput as mistake:
     print(mistake)
 except BsflError as other:
@@ -108,7 +136,7 @@ except BsflError as other:
 @pytest.mark.slow
 def test_public_names_have_types(tmp_path):
     (tmp_path / "user.py").write_text(USER)
-    for what, name in (("policy", "LeastServed"), ("task", "MyTask"), ("scenario", "my-fleet")):
+    for what, name in (("policy", "LeastSelected"), ("task", "MyTask"), ("scenario", "my-fleet")):
         write_start(what, name, tmp_path)
     files = sorted(path.name for path in tmp_path.glob("*.py"))
     words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / ".cache")]

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 
 from bsfl import BSFL, CsUcb, Pace, UniformRandom
-from bsfl.fairness import gini
+from bsfl.estimators.fairness import gini
 from bsfl.report.plots import POLICY_LOOKS, Look
 from bsfl.scenario import find_scenario
 from bsfl.simulation import Objective, simulate
@@ -20,20 +20,20 @@ import matplotlib.pyplot as plt
 
 NAMES = {"Pace": "pace", "random": "random", "CS-UCB": "cs-ucb", "BSFL": "bsfl"}
 COLOUR = {shown: Look.of(POLICY_LOOKS[name]).colour for shown, name in NAMES.items()}
-ROUNDS, M, WORLDS = 500, 10, 5
+ROUNDS, M, SEEDS = 500, 10, 5
 LATE = 80  # the first of the rounds that are looked at closely
 
 
-def play(policy, world, rounds=ROUNDS, scenario="phones", objective=None):
-    """Return the fleet and the records of one policy in one world of a scenario."""
+def play(policy, seed, rounds=ROUNDS, scenario="phones", objective=None):
+    """Return the fleet and the records of one policy with one seed of a scenario."""
     scenario = find_scenario(scenario)
-    fleet = scenario.world(world)
+    fleet = scenario.world(seed)
     records = simulate(
         policy,
         fleet,
         cohort_size=scenario.cohort_size,
         rounds=rounds,
-        seed=world,
+        seed=seed,
         objective=objective,
     )
     return fleet, list(records)
@@ -53,7 +53,7 @@ def rounds_picture(folder):
         fleet, records = play(policy, 0)
         usual = np.median([r.duration_s for r in records[LATE:]])
         record = min(records[LATE:], key=lambda r: abs(r.duration_s - usual))
-        took = np.sort(fleet.latencies(record.t, 0.0)[list(record.cohort)])
+        took = np.sort(fleet.latencies(record.round, 0.0)[list(record.cohort)])
         axis.barh(range(M), took, color=COLOUR[name], height=0.6)
         axis.barh(range(M), took[-1] - took, left=took, color="#dddddd", height=0.6)
         idle = 1 - took.mean() / took[-1]
@@ -87,31 +87,31 @@ def cohorts_picture(folder):
     save(figure, folder, "concept-cohorts")
 
 
-def evenness_picture(folder):
-    """What it costs to be even: mean round against the share of the least served client."""
-    policies = {f"{f:g}": Pace(evenness=f) for f in (0.0, 0.5, 1.0, 2.0, 3.0, 5.0)}
+def fairness_picture(folder):
+    """What fairness costs: mean round against the least participation ratio."""
+    policies = {f"{f:g}": Pace(fairness=f) for f in (0.0, 0.5, 1.0, 2.0, 3.0, 5.0)}
     policies |= {"random": UniformRandom(), "CS-UCB": CsUcb(tau_max=180.0)}
     points = {}
     for name, policy in policies.items():
         values = []
-        for world in range(WORLDS):
-            fleet, records = play(policy, world)
+        for seed in range(SEEDS):
+            fleet, records = play(policy, seed)
             often = counts(records, fleet.n_clients)
             values.append((records[-1].clock_s / ROUNDS, often.min() / often.mean(), gini(often)))
         points[name] = np.mean(values, axis=0)
-        print(f"evenness: {name} round {points[name][0]:.1f} s, least share {points[name][1]:.2f}, "
+        print(f"fairness: {name} round {points[name][0]:.1f} s, least {points[name][1]:.2f}, "
               f"Gini {points[name][2]:.3f}")  # fmt: skip
     figure, axis = plt.subplots(figsize=(6.5, 4))
     line = np.array([points[name] for name in policies if name in points and name[0].isdigit()])
-    axis.plot(line[:, 0], line[:, 1], "o-", color=COLOUR["Pace"], label="Pace(evenness=...)")
+    axis.plot(line[:, 0], line[:, 1], "o-", color=COLOUR["Pace"], label="Pace(fairness=...)")
     for name, (x, y, _) in points.items():
         if name[0].isdigit():
             axis.annotate(name, (x, y), xytext=(6, -11), textcoords="offset points")
         else:
             axis.plot(x, y, "D", color=COLOUR[name], label=name)
-    axis.set(xlabel="mean round, seconds", ylabel="share of the least served client")
+    axis.set(xlabel="mean round, seconds", ylabel="least participation ratio")
     axis.legend(frameon=False)
-    save(figure, folder, "concept-evenness")
+    save(figure, folder, "concept-fairness")
 
 
 def regret_picture(folder):
@@ -124,7 +124,7 @@ def regret_picture(folder):
     }
     figure, axis = plt.subplots(figsize=(6.5, 4))
     for name, policy in policies.items():
-        runs = [play(policy, w, rounds, "regret-iid", objective)[1] for w in range(WORLDS)]
+        runs = [play(policy, seed, rounds, "regret-iid", objective)[1] for seed in range(SEEDS)]
         total = np.mean([np.cumsum([r.regret for r in run]) for run in runs], axis=0)
         axis.plot(np.arange(1, rounds + 1), total, color=COLOUR[name], label=name)
         print(f"regret: {name} {total[499]:.0f} after 500 rounds, {total[-1]:.0f} after {rounds}")
@@ -146,5 +146,5 @@ if __name__ == "__main__":
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     rounds_picture(place)
     cohorts_picture(place)
-    evenness_picture(place)
+    fairness_picture(place)
     regret_picture(place)

@@ -30,7 +30,6 @@ EXAMPLES = {
 }
 OUTSIDE = {
     "README.md": "index.md",
-    "docs/README.md": "index.md",
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "CODE_OF_CONDUCT.md": "project/code-of-conduct.md",
@@ -45,15 +44,16 @@ OUTSIDE = {
 
 REFERENCE = {
     "src/bsfl/policies": "reference/policies.md#bsfl.",
+    "src/bsfl/policy.py": "reference/policies.md#bsfl.",
     "src/bsfl/solvers": "reference/solvers.md#bsfl.solvers.",
-    "src/bsfl/records.py": "reference/records.md#bsfl.",
+    "src/bsfl/types.py": "reference/records.md#bsfl.",
 }
 """Where the reference describes what a source file holds; the link's text, a name, follows."""
 
 HYPHENS = re.compile(r"(QueryLexer\.termSeparator)=\w+\.tokenizer\.separator")
 """Where the search worker cuts a question at hyphens, whatever separator the index has."""
 
-MARKS = re.compile(r"^```python .*$", re.MULTILINE)  # what tests are told of a snippet
+MARKS = re.compile(r"^```python .*$", re.MULTILINE)  # marks of a snippet, for its test
 LINK = re.compile(r"\[((?:[^][]|\[[^]]*\])*)\]\((?!https?://|mailto:|#)([^)#\s]*)(#[^)\s]*)?\)")
 MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -71,9 +71,7 @@ def code_page(title, paths):
 def outside_pages():
     """Return the text of every page that is made of files outside docs/, by its place."""
     pages = {
-        place: (ROOT / path).read_text()
-        for path, place in OUTSIDE.items()
-        if path.endswith(".md") and path != "docs/README.md"
+        place: (ROOT / path).read_text() for path, place in OUTSIDE.items() if path.endswith(".md")
     }
     pages["project/licence.md"] = code_page("Licence", [ROOT / "LICENSE"])
     pages["project/citation.md"] = code_page("Citation", [ROOT / "CITATION.cff"])

@@ -9,7 +9,7 @@ if (location.protocol === "file:") {
       frame.contentDocument.open();
       frame.contentDocument.close();
       this.inside = frame.contentWindow;
-      // What the script says goes out, what it is told goes in, both when the present task is done.
+      // What the script posts goes out, what is posted to it goes in, both when the present task is done.
       this.inside.postMessage = (data) =>
         setTimeout(() => this.dispatchEvent(new MessageEvent("message", { data })));
       this.ready = new Promise((done) => {

@@ -1,4 +1,4 @@
-"""A client of NVFlare that does nothing but take its time: odd sites are slow."""
+"""A client of NVFlare that waits instead of training: sites with odd numbers are slow."""
 
 import time
 

@@ -4,19 +4,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bsfl import policies
-from bsfl.estimation import Discounted, Floor, Lasting, Lognormal, MaxGini, Means, Windowed
+from bsfl.estimators import (
+    CumulativeMean,
+    Discounted,
+    Lognormal,
+    MaxGini,
+    MinParticipation,
+    SlidingWindow,
+    UCBIndex,
+)
 from bsfl.policies import *  # noqa: F403  (a new policy is named in one place)
-from bsfl.records import (
+from bsfl.policy import PolicyWrapper, Selection
+from bsfl.scheduler import Scheduler
+from bsfl.types import (
+    ClosedRound,
+    Cohort,
     FloatArray,
     IntArray,
     Observation,
-    Report,
     Rng,
-    Roster,
     RoundContext,
+    RoundPlan,
     RoundRecord,
+    RoundReport,
 )
-from bsfl.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from bsfl.comparison import Comparison, compare
@@ -24,29 +35,33 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "ClosedRound",
+    "Cohort",
     "Comparison",
+    "CumulativeMean",
     "Discounted",
     "FloatArray",
-    "Floor",
     "IntArray",
-    "Lasting",
     "Lognormal",
     "MaxGini",
-    "Means",
+    "MinParticipation",
     "Observation",
-    "Report",
+    "PolicyWrapper",
     "Rng",
-    "Roster",
     "RoundContext",
+    "RoundPlan",
     "RoundRecord",
+    "RoundReport",
     "Scheduler",
-    "Windowed",
+    "Selection",
+    "SlidingWindow",
+    "UCBIndex",
     "compare",
 ]
 __all__ += policies.__all__
 
-LATER = ("Comparison", "compare")
-"""Names that bring the simulator along, so they are imported when they are asked for."""
+LAZY = ("Comparison", "compare")
+"""Names that import the simulator, so they are imported when they are first used."""
 
 
 def __dir__() -> list[str]:
@@ -54,6 +69,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in LATER:
+    if name not in LAZY:
         raise AttributeError(f"module 'bsfl' has no attribute {name!r}")
     return getattr(import_module("bsfl.comparison"), name)

@@ -1,4 +1,4 @@
-"""Policies compared in one call: the same worlds for all of them, and what came out.
+"""Compare policies in one call: all of them run with the same scenario and the same seeds.
 
 import bsfl
 
@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import absolute_reference, is_reference
 from bsfl.analysis.summary import summarise
 from bsfl.analysis.tables import Table, summary_table
 from bsfl.analysis.verdict import verdict
@@ -27,28 +28,27 @@ from bsfl.fleet import Fleet
 from bsfl.frame import text
 from bsfl.learning import Task
 from bsfl.policies import POLICIES, Policy
-from bsfl.records import Rng
-from bsfl.registry import absolute_reference, is_reference
 from bsfl.runs import Results, run_scenario, watch
 from bsfl.scenario import Scenario, find_scenario, parse_scenario
 from bsfl.scenario.files import of_length
 from bsfl.scenario.given import GivenFleet, GivenTask, described, described_fleet, policy_entry
 from bsfl.scenario.parse import check_label
-from bsfl.scenario.round_spec import Barrier
+from bsfl.scenario.round_spec import SynchronousRounds
 from bsfl.scenario.scenario import MAX_ROUNDS
 from bsfl.scenario.tables import at
+from bsfl.types import Rng
 
 AnyPolicy = str | type[Policy] | Policy
 """A name from `bsfl policies`, "mine.py:Class", a class, or a policy with its settings."""
-World = str | Path | Scenario | Fleet | Callable[[int], Fleet]
-"""A scenario by name or file, or a fleet: one for all worlds, or a function from a seed to one."""
+ScenarioOrFleet = str | Path | Scenario | Fleet | Callable[[int], Fleet]
+"""A scenario by name or file, or a fleet: one for all seeds, or a function of the seed."""
 AnyTask = Task | Callable[[int, Rng], Task]
-"""A task for all worlds, or a function (n_clients, rng) that makes the one of a world."""
+"""A task for all seeds, or a function (n_clients, rng) that creates the task of a seed."""
 
 
 def compare(
     policies: AnyPolicy | Iterable[AnyPolicy] | Mapping[str, AnyPolicy],
-    scenario_or_fleet: World,
+    scenario_or_fleet: ScenarioOrFleet,
     task: AnyTask | None = None,
     *,
     seeds: int = 5,
@@ -59,29 +59,29 @@ def compare(
     jobs: int = -1,
     progress: bool = True,
 ) -> "Comparison":
-    """Play policies in the same worlds and return what came out.
+    """Run policies with the same scenario and seeds, and return their results.
 
     >>> found = compare(["pace", "random"], "phones", seeds=2, rounds=20, jobs=1, progress=False)
     >>> list(found.summary.policies)
     ['pace', 'random']
 
     Args:
-        policies: One, several, or a dict of label: policy. Each is a name from `bsfl policies`,
-            "mine.py:Class", a class, or an instance with settings of your own. A name plays with
-            its defaults, whatever the scenario sets for its own policies.
+        policies: One policy, several, or a dict of label: policy. Each is a name from `bsfl
+            policies`, "mine.py:Class", a class, or an instance with custom settings. A policy given
+            by name runs with its defaults, not with the settings in the scenario.
         scenario_or_fleet: A name from `bsfl scenarios`, a scenario file, or a Fleet. A fleet needs
             cohort_size, and rounds or time_s.
-        task: What the cohorts train; None: what the scenario says, or nothing.
-        seeds: How many worlds.
-        rounds: Rounds of a run; None: as the scenario says.
-        time_s: Virtual seconds of a run, the same for every policy; None: as the scenario says.
-        cohort_size: Clients in a round; None: as the scenario says.
-        folder: Where results are kept, and continued when the same call is made again; None: they
-            are gone with the Comparison.
-        jobs: Processes; -1: one per core.
-        progress: Whether to show how far it is.
+        task: What the cohorts train; None: the task of the scenario, if it has one.
+        seeds: Number of seeds.
+        rounds: Rounds per run; None: from the scenario.
+        time_s: Virtual seconds per run, the same for every policy; None: from the scenario.
+        cohort_size: Clients in a round; None: from the scenario.
+        folder: Folder for the results, which the same call resumes; None: a temporary folder, which
+            is deleted with the Comparison.
+        jobs: Number of processes; -1: one per core.
+        progress: Whether to show progress.
     """
-    optional_module("joblib")  # what is missing shows before anything is begun
+    optional_module("joblib")  # fail before any run starts
     entries = _entries(policies)
     length = {"rounds": rounds, "time_s": time_s, "cohort_size": cohort_size}
     if isinstance(scenario_or_fleet, Fleet) or (
@@ -93,7 +93,7 @@ def compare(
     if task is not None:
         scenario = _with_task(scenario, task)
     scenario = _with_policies(scenario, entries)
-    checks.natural("seeds", seeds)
+    validation.natural("seeds", seeds)
     if folder is None:
         kept, is_temporary = Path(tempfile.mkdtemp(prefix="bsfl-compare-")), True
     else:
@@ -113,48 +113,50 @@ def compare(
 
 
 class Comparison:
-    """What came out when policies met the same worlds. Printed, it is its verdict and its table.
+    """Results of policies with the same seeds. It prints as a headline and a table.
 
     Attributes:
         results: The records of every run; results.to_frame() has one row per round.
-        summary: Every metric of every policy, world by world.
+        summary: Every metric of every policy, seed by seed.
     """
 
     def __init__(self, results: Results) -> None:
         self.results, self.summary = results, summarise(results)
 
     def table(self) -> Table:
-        """Return one row per policy, with means and 95 % intervals over the worlds."""
+        """Return one row per policy, with means and 95 % intervals over the seeds."""
         return summary_table(self.summary, "report")
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame: one row per policy and world, one column per metric."""
+        """Return a pandas DataFrame: one row per policy and seed, one column per metric."""
         return self.summary.to_frame()
 
     def verdict(self) -> str:
-        """Return who is first and by how much, in a few sentences."""
+        """Return which policy is first and by how much, in a few sentences."""
         return "\n".join([*verdict(self.summary), *self.summary.mixed()])
 
     def plot(self) -> Any:
-        """Return a matplotlib figure that answers the first question.
+        """Return the main matplotlib figure.
 
-        That is how good the model is over time, or else how long rounds take and who takes part.
+        It shows the model's quality over time; without training, round times and participation.
         """
         with optional_imports():
-            from bsfl.report import paper
+            from bsfl.report import figures_matplotlib
             from bsfl.report.scenario import learning_plot, time_plot
-        return paper.draw((learning_plot if self.summary.target else time_plot)(self.results))
+        return figures_matplotlib.draw(
+            (learning_plot if self.summary.target else time_plot)(self.results)
+        )
 
     def report(self, path: str | Path) -> Path:
-        """Write everything to one page if the path ends in .html, else to a folder; return it."""
+        """Write one page if the path ends in .html, otherwise a folder; return the path."""
         with optional_imports():
-            from bsfl.report import scenario_findings
-        findings, path = scenario_findings(self.results), Path(path).expanduser()
+            from bsfl.report import scenario_report
+        report, path = scenario_report(self.results), Path(path).expanduser()
         if path.suffix == ".html":
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(findings.page(), "utf-8")
+            path.write_text(report.page(), "utf-8")
             return path
-        findings.write(path)
+        report.write(path)
         return path
 
     def __str__(self) -> str:
@@ -163,15 +165,15 @@ class Comparison:
     def __repr__(self) -> str:
         labels = ", ".join(self.summary.policies)
         n = self.summary.seeds
-        return f"<Comparison of {labels} in {n} world{'s' * (n > 1)}>"
+        return f"<Comparison of {labels} with {n} seed{'s' * (n > 1)}>"
 
     def _repr_html_(self) -> str:
-        """Return verdict and table for a notebook."""
+        """Return the headline and the table for a notebook."""
         return f"<p>{text(self.verdict())}</p>{self.table()._repr_html_()}"
 
 
 def _entries(policies: Any) -> dict[str, Any]:
-    """Return what was given by label; without a dict a policy's label is its name."""
+    """Return the given policies by label; without a dict, their names are the labels."""
     if isinstance(policies, Mapping):
         found = dict(policies)
     else:
@@ -203,7 +205,7 @@ def _label(policy: Any) -> str:
 def _of_scenario(
     given: str | Path | Scenario, length: Mapping[str, Any], *, is_trained: bool
 ) -> Scenario:
-    """Return a scenario with another length; its own policies are left to be replaced."""
+    """Return a scenario with another length and a placeholder for its policies."""
     scenario = given if isinstance(given, Scenario) else find_scenario(str(given))
     source = of_length(scenario, rounds=length["rounds"], time_s=length["time_s"])
     if length["cohort_size"] is not None:
@@ -215,24 +217,24 @@ def _of_scenario(
 
 
 def _of_fleet(given: Fleet | Callable[[int], Fleet], length: Mapping[str, Any]) -> Scenario:
-    """Return a scenario of a fleet that was given as an object."""
+    """Return a scenario for a fleet given as an object."""
     if length["cohort_size"] is None or (length["rounds"] is None and length["time_s"] is None):
         raise InvalidInput("a fleet needs cohort_size=..., and rounds=... or time_s=...")
     fleet, first_seed = GivenFleet(given), given.seed if isinstance(given, Fleet) else 0
-    m = checks.natural("cohort_size", length["cohort_size"])
-    checks.cohort_fits(m, fleet.n_clients)
+    m = validation.natural("cohort_size", length["cohort_size"])
+    validation.cohort_fits(m, fleet.n_clients)
     title, rounds, time_s = "A fleet", length["rounds"], length["time_s"]
     written = {key: value for key, value in length.items() if value is not None}
     return Scenario(
         name="fleet",
         title=title,
-        rounds=MAX_ROUNDS if rounds is None else checks.natural("rounds", rounds),
-        time_s=math.inf if time_s is None else checks.positive("time_s", time_s),
+        rounds=MAX_ROUNDS if rounds is None else validation.natural("rounds", rounds),
+        time_s=math.inf if time_s is None else validation.positive("time_s", time_s),
         cohort_size=m,
         seeds=1,
         first_seed=first_seed,
         fleet=fleet,
-        plan=Barrier().plan(m, fleet.tau_max),
+        plan=SynchronousRounds().plan(m, fleet.tau_max),
         objective=None,
         learning=None,
         policies={},
@@ -248,14 +250,14 @@ def _with_task(scenario: Scenario, task: AnyTask) -> Scenario:
 
 
 def _with_policies(scenario: Scenario, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario in which these policies play, after checking that they can."""
+    """Return the scenario with these policies, after checking that they can run in it."""
     policies, tables = {}, {}
     for label, one in given.items():
         maker, settings, tables[label] = policy_entry(one)
         policies[label] = maker, settings
-    played = replace(scenario, policies=policies, source={**scenario.source, "policies": tables})
-    world = played.world(0)
+    changed = replace(scenario, policies=policies, source={**scenario.source, "policies": tables})
+    fleet = changed.build_fleet(0)
     for label in policies:
         with at(f"{scenario.name} [policies.{label}]"):
-            played.check_needs(played.policy(label, world))
-    return played
+            changed.check_needs(changed.policy(label, fleet))
+    return changed

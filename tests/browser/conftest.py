@@ -29,7 +29,7 @@ def chromium():
 
 
 class Visit:
-    """A page that is open, with all that it said and asked for."""
+    """A page that is open, with its messages and requests."""
 
     def __init__(self, page, url):
         self.page, self.said, self.asked = page, [], []

@@ -1,13 +1,13 @@
-"""Pages in a real browser: drawn without a complaint, nothing asked for, and what is text stays so."""
+"""Pages in a real browser: drawn without errors or requests, and texts stay texts."""
 
 import json
 
 import pytest
 
 from bsfl import Observation, Scheduler
+from bsfl.dashboard.page import inspected_page
 from bsfl.frame import SHOWN
-from bsfl.monitor.page import inspected_page
-from bsfl.report import scenario_findings
+from bsfl.report import scenario_report
 from bsfl.runs import run_scenario
 from served import served
 from small_scenario import parse
@@ -23,24 +23,24 @@ def report(tmp_path_factory):
     pytest.importorskip("plotly")
     folder = tmp_path_factory.mktemp("report")
     results = run_scenario(parse(title=NASTY), folder, jobs=1)
-    scenario_findings(results).write(folder)
+    scenario_report(results).write(folder)
     return (folder / "report.html").as_uri()
 
 
-def played(fleet, rounds, **options):
+def trained(clients, rounds, **options):
     scheduler = Scheduler(cohort_size=4, **options)
     for _ in range(rounds):
-        cohort = scheduler.select(available=list(fleet))
-        answers = {client: fleet[client] for client in cohort}
-        answers[cohort[0]] = Observation(latency=60.0, outcome="timeout")
-        scheduler.observe(answers)
+        cohort = scheduler.select(available=list(clients))
+        responses = {client: clients[client] for client in cohort}
+        responses[cohort[0]] = Observation(latency_s=60.0, outcome="timeout")
+        scheduler.observe(responses)
     return scheduler
 
 
 @pytest.fixture(scope="module")
 def inspected(tmp_path_factory):
-    fleet = {f"phone-{i}": 1.0 + i % 50 for i in range(3 * SHOWN)} | {NASTY: 9.0}
-    scheduler = played(fleet, 120)
+    clients = {f"phone-{i}": 1.0 + i % 50 for i in range(3 * SHOWN)} | {NASTY: 9.0}
+    scheduler = trained(clients, 120)
     path = tmp_path_factory.mktemp("inspect") / "page.html"
     path.write_text(inspected_page("server.bsfl", scheduler.summary(), scheduler.table()), "utf-8")
     return path.as_uri()
@@ -49,13 +49,13 @@ def inspected(tmp_path_factory):
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory):
     path = tmp_path_factory.mktemp("watch") / "rounds.jsonl"
-    fleet = {f"phone-{i}": 1.0 + i for i in range(20)} | {NASTY: 9.0}
-    return path, fleet, played(fleet, 40, journal=path)
+    clients = {f"phone-{i}": 1.0 + i for i in range(20)} | {NASTY: 9.0}
+    return path, clients, trained(clients, 40, journal=path)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_is_drawn_without_a_complaint_and_asks_for_nothing(
+def test_every_page_is_drawn_without_errors_or_requests(
     visit, report, inspected, journal, width, scheme
 ):
     with served(journal[0]) as live:
@@ -141,12 +141,12 @@ def test_a_long_table_shows_some_and_sorts_and_finds_all(visit, inspected):
 
 
 def test_the_live_page_follows_and_keeps_how_it_was_sorted(visit, journal):
-    path, fleet, scheduler = journal
+    path, clients, scheduler = journal
     with served(path) as live, visit(live) as seen:
         table = seen.page.locator("[data-name=stragglers]")
         table.get_by_role("button", name="came last").click()
-        before = scheduler.t
-        cohort = scheduler.select(available=list(fleet))
+        before = scheduler.round
+        cohort = scheduler.select(available=list(clients))
         scheduler.observe(dict.fromkeys(cohort, 777.0))
         seen.page.wait_for_function(
             "words => document.querySelector('.lead').innerText.includes(words)",
@@ -162,19 +162,26 @@ def test_a_live_page_says_that_its_server_is_gone(visit, journal):
     with served(journal[0]) as live, visit(live) as seen:
         seen.page.route("**/*", lambda route: route.abort())
         seen.page.wait_for_function(
-            "() => document.querySelector('#live').innerText.includes('old')"
+            "() => document.querySelector('#live').innerText.includes('out of date')"
         )
 
 
 def test_100_000_clients_are_searched_in_the_browser(visit, tmp_path):
     path = tmp_path / "rounds.jsonl"
     with path.open("w") as file:
-        for t in range(1, 1001):
-            who = list(range((t - 1) * 100, t * 100))
-            numbers = {"t": t, "time": 1e9 + t, "available": 100_000, "enough": 100}
-            took = {"latency_s": [1.0 + k % 17 for k in who], "duration_s": 17.0}
-            told = {"invited": who, "outcome": ["ok"] * 100, "loss": [None] * 100}
-            file.write(json.dumps({"kind": "round", **numbers, **took, **told}) + "\n")
+        for number in range(1, 1001):
+            clients = list(range((number - 1) * 100, number * 100))
+            latency_s = [1.0 + k % 17 for k in clients]
+            opened = {"invited": clients, "n_available": 100_000, "target_responses": 100}
+            results = {"clients": clients, "outcome": ["ok"] * 100, "latency_s": latency_s}
+            closed = {"duration_s": 17.0, "diagnostics": {}, "aggregated": clients}
+            for kind, more in (
+                ("opened", opened),
+                ("responses", results | {"is_late": False}),
+                ("closed", closed | {"is_discarded": False}),
+            ):
+                entry = {"v": 1, "kind": kind, "round": number, "time": 1e9 + number, **more}
+                file.write(json.dumps(entry, separators=(",", ":")) + "\n")
     with served(path) as live, visit(f"{live}/?client=77777", width=390) as seen:
         assert "100,000" in seen.page.locator(".facts").inner_text()
         assert seen.column(1, "[data-name=found]") == ["77777"]

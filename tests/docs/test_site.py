@@ -116,7 +116,7 @@ def test_tutorials_can_be_had_as_notebooks(site):
 @pytest.mark.parametrize(
     ("word", "page", "n_first"),
     [
-        ("evenness", "policies/pace.html", 1000),
+        ("fairness", "policies/pace.html", 1000),
         ("cs-ucb", "policies/cs-ucb.html", 4),
         ("over-selection", "rounds.html", 6),
     ],

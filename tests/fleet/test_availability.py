@@ -26,7 +26,7 @@ def test_phones_cannot_be_made_to_be_there_all_the_time():
 
 
 class Numbers:
-    """Tells who is there by their numbers, where everyone's yes or no is asked for."""
+    """Returns the available clients by their numbers, not a truth value for each client."""
 
     def reachable(self, t, clock_s, n_clients, rng):
         return np.arange(3)

@@ -51,9 +51,9 @@ def test_the_clock_may_start_at_any_second_of_the_period():
 
 
 def test_a_fleet_of_clients_that_never_come():
-    nobody = lives([], [])
-    assert not nobody.reachable(1, 3.0, 2, RNG).any()
-    assert np.isnan(nobody.online_until(3.0)).all()
+    empty = lives([], [])
+    assert not empty.reachable(1, 3.0, 2, RNG).any()
+    assert np.isnan(empty.online_until(3.0)).all()
 
 
 def test_lookups_equal_a_search_through_all_intervals():
@@ -92,7 +92,7 @@ def test_intervals_that_cannot_be_are_refused(clients, got):
 
 
 def test_arrays_that_tell_of_different_intervals_are_refused():
-    with pytest.raises(InvalidInput, match="must tell of the same intervals, got 2, 2 and 3"):
+    with pytest.raises(InvalidInput, match="must describe the same intervals, got 2, 2 and 3"):
         Intervals(np.array([1.0, 4.0]), np.array([2.0, 5.0]), np.array([0, 3]))
 
 
@@ -183,8 +183,8 @@ def test_settings_of_a_record_are_checked(tmp_path, settings, message):
         read(tmp_path, "client,start_s,end_s\na,1,2\n", **settings)
 
 
-def test_an_answer_that_would_come_after_its_client_left_never_comes():
-    # everyone takes 8 s; at 12 client 0 stays until 20, at 13 it leaves a second too early
+def test_a_response_that_would_come_after_its_client_left_never_comes():
+    # every client takes 8 s; at 12 client 0 stays until 20, at 13 it leaves a second too early
     latency = lognormal(np.full(4, 8.0), np.zeros(4))
     fleet = Fleet(latency=latency, tau_min=1.0, tau_max=60.0, availability=CLIENTS)
     assert fleet.latencies(1, 12.0).tolist() == [8, np.inf, np.inf, 8]

@@ -18,7 +18,7 @@ from bsfl.fleet import (
     lognormal,
     shifted_exponential,
 )
-from bsfl.randomness import stream
+from bsfl.random import stream
 
 
 def phi(x):
@@ -123,11 +123,11 @@ def test_swap_and_scale_start_on_time():
 
 
 def test_every_draw_depends_on_seed_and_round_alone():
-    def world(seed):
+    def clients(seed):
         latency = POPULATIONS["authors-bimodal"](50, stream(seed, "population"))
         return Fleet(latency=latency, tau_min=0.05, tau_max=1.0, seed=seed)
 
-    first, again, other = world(1), world(1), world(2)
+    first, again, other = clients(1), clients(1), clients(2)
     first.latencies(7, 0.0)  # asking twice or in another order moves nothing
     assert np.array_equal(first.latencies(3, 0.0), again.latencies(3, 0.0))
     assert not np.array_equal(first.latencies(3, 0.0), first.latencies(4, 0.0))

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bsfl._core.registry import REQUIRED
 from bsfl.errors import InvalidInput
 from bsfl.fleet.split import (
     SPLITS,
@@ -19,7 +20,6 @@ from bsfl.fleet.split import (
     with_label_noise,
     with_quality,
 )
-from bsfl.registry import REQUIRED
 
 SETTINGS = {"dirichlet": {"alpha": 0.3}}
 BALANCED = np.repeat(np.arange(10), 600)
@@ -46,7 +46,7 @@ def cases(draw_from):
 
 @pytest.mark.parametrize("name", SPLITS)
 @given(case=cases())
-def test_every_sample_is_dealt_once_and_nobody_is_left_out(name, case):
+def test_every_sample_is_used_once_and_every_client_has_one(name, case):
     labels, n_clients, seed = case
     split = draw(name, labels, n_clients, seed)
     assert sorted(split.indices) == list(range(len(labels)))
@@ -215,7 +215,7 @@ def test_the_settings_of_every_split_can_be_listed():
     }
 
 
-def test_by_client_everyone_holds_its_own():
+def test_by_client_every_client_holds_its_own():
     split = by_client([0, 1, 1, 0, 1], 2, rng(), client=[7, 3, 7, 7, 3])
     assert [split.of(k).tolist() for k in range(2)] == [[1, 4], [0, 2, 3]]
     assert split.chosen.tolist() == [3, 7]
@@ -225,18 +225,18 @@ def test_by_client_everyone_holds_its_own():
         assert fewer.of(k).tolist() == list(range(one, 6000, 30))
     with pytest.raises(InvalidInput, match="n_clients must be at most 2, the clients of the data"):
         by_client([0, 1, 1], 3, rng(), client=[0, 1, 1])
-    with pytest.raises(InvalidInput, match="needs data that says whose each sample is"):
+    with pytest.raises(InvalidInput, match="needs data that names the client of each sample"):
         by_client([0, 1, 1], 3, rng())
 
 
-def test_a_split_of_ones_own_is_dealt_by_positions():
+def test_a_custom_split_is_made_of_positions():
     def halves(labels, n_clients, rng, first=2):
         return [np.arange(first), np.arange(first, len(labels))]
 
     split = make_split(halves, [0, 0, 1, 1, 1], 2, seed=0, first=1, label_noise=(1.0, 1.0))
     assert [split.of(k).tolist() for k in range(2)] == [[0], [1, 2, 3, 4]]
     assert split.labels.tolist() == [1, 1, 0, 0, 0]
-    with pytest.raises(InvalidInput, match="must deal to 3 clients, got 2"):
+    with pytest.raises(InvalidInput, match="must have 3 clients, got 2"):
         make_split(halves, [0, 0, 1], 3, seed=0)
     with pytest.raises(InvalidInput, match="client 1 must hold a list of at least one position"):
         make_split(halves, [0, 0, 1], 2, seed=0, first=3)

@@ -8,7 +8,7 @@ import pytest
 from bsfl.errors import InvalidInput
 from bsfl.fleet import POPULATIONS, Independent, read_availability
 from bsfl.fleet.traces import read_trace
-from bsfl.records import LATENCY_RANGE
+from bsfl.types import LATENCY_RANGE
 
 DEVICES = Path(__file__).parents[3] / "shared" / "devices"
 

@@ -1,4 +1,4 @@
-"""The adapter on a workflow without NVFlare: rounds, deadlines, late answers and the state file."""
+"""The adapter on a workflow without NVFlare: rounds, deadlines, late responses, the state file."""
 
 import sys
 import types
@@ -73,32 +73,34 @@ class Mine(Scheduled, Workflow):
         self.clock = FakeClock()
 
 
-def test_a_workflow_runs_with_chosen_sites():
+def test_a_workflow_runs_with_selected_sites():
     flow = Mine(takes={"a": 1.0, "b": 2.0, "c": 3.0}, rounds=4, policy="random")
     flow.run()
     assert [len(names) for names in flow.results] == [2] * 4
-    assert flow.scheduler.t == 4
-    assert flow.scheduler.outstanding == []
-    assert [closed.kept for closed in flow.closed] == [tuple(names) for names in flow.results]
-    assert flow.closed[0].line() in flow.said
+    assert flow.scheduler.round == 4
+    assert flow.scheduler.in_flight == []
+    assert [closed.kept for closed in flow.round_results] == [
+        tuple(names) for names in flow.results
+    ]
+    assert flow.round_results[0].line() in flow.said
 
 
 def test_the_deadline_ends_a_round():
     flow = Mine(takes={"a": 1.0, "b": None}, deadline_s=9.5, policy="random")
     flow.run()
     assert flow.sent == [{"targets": ["a", "b"], "timeout": 10, "min": None}]
-    assert (flow.closed[0].kept, flow.closed[0].timeouts) == (("a",), ("b",))
+    assert (flow.round_results[0].kept, flow.round_results[0].timeouts) == (("a",), ("b",))
 
 
-def test_over_selection_keeps_the_first_and_learns_from_the_late():
+def test_over_selection_keeps_the_first_and_learns_from_late_responses():
     takes = {"a": 1.0, "b": 2.0, "c": 8.0}
-    flow = Mine(takes=takes, invite=1.5, deadline_s=30.0, policy="random", rounds=2)
+    flow = Mine(takes=takes, over_selection=1.5, deadline_s=30.0, policy="random", rounds=2)
     flow.sample_clients()
     got = []
     flow.send_model(targets=list(flow._cohort), data="model", callback=got.append)
     assert flow.sent[0]["min"] == 2
     flow.sample_clients()
-    assert flow.closed[0].kept == ("a", "b")
+    assert flow.round_results[0].kept == ("a", "b")
     assert sorted(flow._cohort) == ["a", "b"], "c is busy"
     flow.clock.now += 6.0
     flow.process_result_of_unknown_task(types.SimpleNamespace(name="c"), "train", "id", None, None)
@@ -106,31 +108,31 @@ def test_over_selection_keeps_the_first_and_learns_from_the_late():
     assert flow._rounds.invitations.busy == set()
 
 
-def test_who_is_gone_without_a_deadline_has_failed():
+def test_a_site_that_is_gone_has_failed_without_a_deadline():
     flow = Mine(takes={"a": 1.0, "b": None}, policy="random")
     flow.run()
-    assert flow.closed[0].failed == ("b",)
+    assert flow.round_results[0].failed == ("b",)
 
 
-def test_an_empty_answer_is_a_failure_and_others_go_their_way():
+def test_an_empty_response_is_a_failure_and_others_are_passed_on():
     flow = Mine(takes={"a": 1.0, "b": 1.0}, policy="random")
     flow.sample_clients()
     got = []
-    heard = {}
-    Workflow.send_model, own = lambda self, **k: heard.update(k), Workflow.send_model
+    sent = {}
+    Workflow.send_model, own = lambda self, **k: sent.update(k), Workflow.send_model
     try:
         flow.send_model(targets=list(flow._cohort), data="model", callback=got.append)
     finally:
         Workflow.send_model = own
-    callback = heard["callback"]
+    callback = sent["callback"]
     flow.clock.now += 1.0
     assert callback(Result("a", params=None)) is False
-    assert callback(Result("stranger")) is False
+    assert callback(Result("unknown")) is False
     assert callback(Result("b", loss=float("nan"))) is None
     assert callback(Result("b")) is False, "twice"
     assert [result.meta["client_name"] for result in got] == ["b"]
     flow.sample_clients()
-    assert (flow.closed[0].kept, flow.closed[0].failed) == (("b",), ("a",))
+    assert (flow.round_results[0].kept, flow.round_results[0].failed) == (("b",), ("a",))
 
 
 def test_waiting_for_a_model_is_the_same_round():
@@ -138,7 +140,7 @@ def test_waiting_for_a_model_is_the_same_round():
     clients = flow.sample_clients()
     results = flow.send_model_and_wait(targets=clients, data="model")
     assert len(results) == 2
-    assert len(flow.closed) == 1
+    assert len(flow.round_results) == 1
     assert flow.send_model_and_wait(targets=["a"], data="validate") == ["the workflow's own"]
 
 
@@ -147,7 +149,7 @@ def test_what_was_learned_is_kept_and_read(tmp_path):
     for n in (1, 2):
         flow = Mine(takes={"a": 1.0, "b": 2.0}, policy="random", rounds=3, state_path=str(path))
         flow.run()
-        assert Scheduler.load(path).t == 3 * n
+        assert Scheduler.load(path).round == 3 * n
 
 
 def test_settings_make_the_policy():

@@ -53,9 +53,9 @@ def test_slow_sites_train_together_also_in_the_next_job(tmp_path):
     assert len(cohorts) == 12, log[-3000:]
     alike = [cohort in ({"site-1", "site-3"}, {"site-2", "site-4"}) for cohort in cohorts[-4:]]
     assert sum(alike) >= 3, cohorts
-    assert Scheduler.load(state).t == 12
+    assert Scheduler.load(state).round == 12
 
     log = play(tmp_path / "second", state)
-    assert f"{state} goes on after round 12" in log, log[-3000:]
+    assert f"{state} resumes after round 12" in log, log[-3000:]
     assert cohorts_in(log)[0] in ({"site-1", "site-3"}, {"site-2", "site-4"})
-    assert Scheduler.load(state).t == 24
+    assert Scheduler.load(state).round == 24

@@ -92,9 +92,9 @@ def test_three_rounds_are_those_of_jax(settings):
         found, known = fast.evaluate(ours), jax_task.evaluate(theirs)
         losses_apart.append(max(*losses, abs(found.loss / known.loss - 1)))
         assert np.isnan(found.label_accuracy[3])
-    assert sorted(apart)[1] < 1e-5  # weights are of the order of 0.1
+    assert sorted(apart)[1] < 3e-5  # weights are about 0.1; the last digits vary with the processor
     assert max(apart) < 2e-3
-    assert sorted(losses_apart)[1] < 1e-5
+    assert sorted(losses_apart)[1] < 3e-5
     assert max(losses_apart) < 5e-3
 
 

@@ -6,7 +6,7 @@ import pytest
 from bsfl.learning import shares
 from bsfl.learning.samples import Holdings
 from bsfl.learning.tasks import Local, image_task, linear_task
-from bsfl.randomness import stream
+from bsfl.random import stream
 
 RNG = np.random.default_rng(3)
 

@@ -1,33 +1,32 @@
-"""Rounds to show to a policy, shared by the tests of this folder."""
+"""Rounds to drive a policy through, shared by the tests of this folder."""
 
-import numpy as np
-
-from bsfl.records import Observation, Report, Roster, RoundContext
-
-
-def context(t, m, k, available=None, **roster):
-    return RoundContext(
-        t=t,
-        available=np.arange(k) if available is None else np.array(available, dtype=np.int64),
-        cohort_size=m,
-        roster=Roster(n_members=k, **roster),
-    )
+from bsfl.testing import PolicyDriver
+from bsfl.types import Observation
 
 
-def report(latencies, chosen=None, outcome="ok", losses=None, samples=None):
-    """Return answers by latency; losses and samples by client where a policy wants them."""
-    answers = {
+def drive(policy, n_clients, m, **settings):
+    """Return a driver of rounds with m target responses; see bsfl.testing.PolicyDriver."""
+    return PolicyDriver(policy, n_clients=n_clients, target_responses=m, **settings)
+
+
+def responses(latencies, losses=None, samples=None, outcome="ok"):
+    """Return observations by latency; losses and samples by client, for policies that use them."""
+    return {
         k: Observation(
-            latency=latency,
+            latency_s=latency,
             outcome=outcome,
             loss=None if losses is None else losses[k],
             samples=None if samples is None else samples[k],
         )
         for k, latency in latencies.items()
     }
-    return Report.of(answers, chosen=list(latencies) if chosen is None else chosen)
 
 
-def losses_of(losses, chosen=None, **more):
-    """Return answers by loss, each after one second."""
-    return report(dict.fromkeys(losses, 1.0), chosen=chosen, losses=losses, **more)
+def losses_of(losses, samples=None):
+    """Return observations by loss, each after one second."""
+    return responses(dict.fromkeys(losses, 1.0), losses=losses, samples=samples)
+
+
+def timeouts(latencies):
+    """Return timeouts by the seconds waited."""
+    return responses(latencies, outcome="timeout")

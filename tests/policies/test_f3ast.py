@@ -1,120 +1,124 @@
-"""F3AST: rates against the plain recursion, and updates that are right on average."""
+"""F3AST: rates against the plain recursion, and updates that are unbiased."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
-from policy_rounds import context, report
+from policy_rounds import drive
 
+from bsfl._core.events import Join
 from bsfl.errors import InvalidInput
 from bsfl.policies import F3ast
 
 
-def chosen_only(*clients):
-    return report({}, chosen=list(clients))
+def rates(driver):
+    """Return r_k of four clients with equal data."""
+    context = driver.context()
+    return driver.policy.rates_by_share(driver.state, context, np.arange(4)) / 4
 
 
-def test_who_took_part_less_comes_first():
-    # K = 4, m = 2, b = 0.1, equal data: r = 1/2 for all; {0, 1} chosen: 0.9 / 2 + 0.1 = 0.55 and
+def test_clients_selected_less_come_first():
+    # K = 4, m = 2, b = 0.1, equal data: r = 1/2 for all; {0, 1} selected: 0.9 / 2 + 0.1 = 0.55 and
     # 0.9 / 2 = 0.45; then {2, 3}: 0.9 x 0.55 = 0.495 and 0.9 x 0.45 + 0.1 = 0.505
-    policy, rng = F3ast(step=0.1), np.random.default_rng(0)
-    state = policy.init(4)
-    everyone = np.arange(4)
-    policy.observe(state, context(1, 2, 4), chosen_only(0, 1))
-    rate = policy.rates_by_share(state, context(2, 2, 4), everyone) / 4
-    assert rate == pytest.approx([0.55, 0.55, 0.45, 0.45])
-    assert policy.select(state, context(2, 2, 4), rng).tolist() == [2, 3]
-    policy.observe(state, context(2, 2, 4), chosen_only(2, 3))
-    rate = policy.rates_by_share(state, context(3, 2, 4), everyone) / 4
-    assert rate == pytest.approx([0.495, 0.495, 0.505, 0.505])
-    assert policy.select(state, context(3, 2, 4), rng).tolist() == [0, 1]
+    driver = drive(F3ast(step=0.1), 4, 2)
+    driver.run_round({}, cohort=[0, 1])
+    assert rates(driver) == pytest.approx([0.55, 0.55, 0.45, 0.45])
+    assert driver.select().tolist() == [2, 3]
+    driver.run_round({}, cohort=[2, 3])
+    assert rates(driver) == pytest.approx([0.495, 0.495, 0.505, 0.505])
+    assert driver.select().tolist() == [0, 1]
 
 
-def test_weights_count_the_choice_of_the_round():
+def test_weights_count_the_selection_of_the_round():
     # n = 1, 1, 2, 4: p = 1/8, 1/8, 1/4, 1/2; m = 2: r starts at 1/4, 1/4, 1/2 and 1.
-    # Chosen now, with b = 0.1: r = 0.9 x 0.25 + 0.1 = 0.325 and 0.9 x 0.5 + 0.1 = 0.55
-    policy = F3ast(step=0.1)
-    here = context(1, 2, 4, samples=np.array([1.0, 1.0, 2.0, 4.0]))
-    weights = policy.weights(policy.init(4), here, np.array([1, 2]))
+    # Selected now, with b = 0.1: r = 0.9 x 0.25 + 0.1 = 0.325 and 0.9 x 0.5 + 0.1 = 0.55
+    driver = drive(F3ast(step=0.1), 4, 2, samples=[1.0, 1.0, 2.0, 4.0])
+    weights = driver.policy.weights(driver.state, driver.context(), np.array([1, 2]))
     assert weights == pytest.approx([0.125 / 0.325, 0.25 / 0.55])
 
 
-def test_weights_do_not_count_a_choice_twice():
-    # without a barrier a client is not available when its answer is applied, and booked before:
-    # K = 4, m = 1: r = 0.9 / 4 + 0.1 = 0.325
-    policy = F3ast(step=0.1)
-    state = policy.init(4)
-    policy.observe(state, context(1, 1, 4), chosen_only(2))
-    weights = policy.weights(state, context(2, 1, 4, available=[]), np.array([2]))
+def test_weights_do_not_count_a_selection_twice():
+    # in buffered rounds a client is not available when its response is applied, and its selection
+    # was counted: K = 4, m = 1: r = 0.9 / 4 + 0.1 = 0.325
+    driver = drive(F3ast(step=0.1), 4, 1)
+    driver.run_round({}, cohort=[2])
+    weights = driver.policy.weights(driver.state, driver.context(available=[]), np.array([2]))
     assert weights == pytest.approx([0.25 / 0.325])
 
 
-def test_the_plain_recursion_chooses_and_weighs_the_same():
+def test_the_plain_recursion_selects_and_weighs_the_same():
     k, m, b = 9, 3, 0.05
-    policy, rng = F3ast(step=b), np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     sizes = rng.uniform(1.0, 2.0, k)
-    p = sizes / sizes.sum()
-    state, rate = policy.init(k), m * p
-    for t in range(1, 200):
+    driver, p = drive(F3ast(step=b), k, m, samples=sizes), sizes / sizes.sum()
+    rate = m * p
+    for _ in range(1, 200):
         available = np.flatnonzero(rng.random(k) < 0.6)
-        here = context(t, m, k, available=available, samples=sizes)
-        cohort = policy.select(state, here, rng)
+        here = driver.context(available=available)
+        cohort = driver.select(here, rng)
         score = p / rate
         best = np.sort(score[available])[-m:]
         assert np.sort(score[cohort]) == pytest.approx(best)
         rate = (1 - b) * rate
         rate[cohort] += b
-        assert policy.weights(state, here, cohort) == pytest.approx(p[cohort] / rate[cohort])
-        policy.observe(state, here, chosen_only(*cohort))
+        weights = driver.policy.weights(driver.state, here, cohort)
+        assert weights == pytest.approx(p[cohort] / rate[cohort])
+        driver.run_round({}, cohort=cohort, available=available)
 
 
 @pytest.mark.slow
-def test_updates_are_right_on_average_whoever_is_rarely_there():
+def test_updates_are_unbiased_however_rarely_a_client_is_available():
     # client 0 can be reached in a tenth of the rounds, the others in all: per round the weights of
     # client k add up to p_k all the same
     k, m, rounds = 6, 2, 8000
-    policy, rng = F3ast(), np.random.default_rng(2)
-    sizes = np.array([2.0, 1.0, 1.0, 1.0, 2.0, 3.0])
-    state, moved = policy.init(k), np.zeros(k)
+    rng, sizes = np.random.default_rng(2), np.array([2.0, 1.0, 1.0, 1.0, 2.0, 3.0])
+    driver, total = drive(F3ast(), k, m, samples=sizes), np.zeros(k)
     for t in range(1, rounds + 1):
         available = np.arange(0 if rng.random() < 0.1 else 1, k)
-        here = context(t, m, k, available=available, samples=sizes)
-        cohort = policy.select(state, here, rng)
+        here = driver.context(available=available)
+        cohort = driver.select(here, rng)
         if t > rounds // 2:
-            moved[cohort] += policy.weights(state, here, cohort)
-        policy.observe(state, here, chosen_only(*cohort))
-    assert moved / (rounds // 2) == pytest.approx(sizes / 10, rel=0.07)
+            total[cohort] += driver.policy.weights(driver.state, here, cohort)
+        driver.run_round({}, cohort=cohort, available=available)
+    assert total / (rounds // 2) == pytest.approx(sizes / 10, rel=0.07)
 
 
-def test_a_late_answer_gives_its_round_back():
-    # K = 4, m = 2, b = 0.1: in round 4 a client never chosen has r = 0.9^3 / 2 = 0.3645
-    policy = F3ast(step=0.1)
-    state = policy.init(4)
-    policy.observe(state, context(1, 2, 4), chosen_only(0, 1))
-    policy.observe(state, context(2, 2, 4), report({3: 5.0}, chosen=[2, 3], outcome="late"))
-    policy.observe(state, context(1, 2, 4), report({1: 9.0}, chosen=[], outcome="late"))
-    rate = policy.rates_by_share(state, context(4, 2, 4), np.arange(4)) / 4
+def test_a_dropped_response_takes_its_round_back():
+    # K = 4, m = 2, b = 0.1: in round 4 a client never selected has r = 0.9^3 / 2 = 0.3645
+    driver = drive(F3ast(step=0.1), 4, 2)
+    driver.run_round({}, cohort=[0, 1])
+    driver.run_round({}, cohort=[2, 3])
+    driver.respond({3: 5.0}, 2)
+    driver.respond({1: 9.0}, 1)
+    driver.task.round = 3
     expected = [0.3645 + 0.1 * 0.9**2, 0.3645, 0.3645 + 0.1 * 0.9, 0.3645]
-    assert rate == pytest.approx(expected)
+    assert rates(driver) == pytest.approx(expected)
 
 
-def test_who_joined_later_starts_at_its_share():
-    policy = F3ast(step=0.1)
-    here = context(11, 2, 4, since=np.array([1, 1, 1, 11]))
-    rate = policy.rates_by_share(policy.init(4), here, np.arange(4)) / 4
-    assert rate == pytest.approx([0.5 * 0.9**10] * 3 + [0.5])
+def test_a_late_response_that_is_applied_keeps_its_round():
+    driver = drive(F3ast(step=0.1), 4, 2, late="apply")
+    driver.run_round({}, cohort=[0, 1])
+    before = rates(driver)
+    driver.respond({1: 9.0}, 1)
+    assert rates(driver).tolist() == before.tolist()
 
 
-def test_clients_that_are_level_are_drawn_at_random():
-    policy, here = F3ast(), context(7, 2, 5, samples=np.array([1.0, 2.0, 3.0, 5.0, 7.0]))
-    state = policy.init(5)
-    cohorts = {
-        tuple(policy.select(state, here, np.random.default_rng(s)).tolist()) for s in range(200)
-    }
-    # m p = 14/18 at most: nobody's start is capped
+def test_a_client_that_joins_later_starts_at_its_share():
+    driver = drive(F3ast(step=0.1), 3, 2)
+    driver.task.round = 10
+    driver.engine.run(Join(n_new=1))
+    assert rates(driver) == pytest.approx([0.5 * 0.9**10] * 3 + [0.5])
+
+
+def test_clients_with_equal_rates_are_drawn_at_random():
+    driver = drive(F3ast(), 5, 2, samples=[1.0, 2.0, 3.0, 5.0, 7.0])
+    driver.task.round = 6
+    here = driver.context()
+    cohorts = {tuple(driver.select(here, np.random.default_rng(s)).tolist()) for s in range(200)}
+    # m p = 14/18 at most: no start is capped
     assert cohorts == set(combinations(range(5), 2))
 
 
-def test_a_bad_step_is_refused():
+def test_a_bad_step_is_rejected():
     with pytest.raises(InvalidInput, match="step must be between 0 and 1, got 1.5"):
         F3ast(step=1.5)

@@ -1,19 +1,17 @@
-"""FedCS against its greedy definition, and cohorts that are smaller than wanted."""
+"""FedCS against its greedy definition, and cohorts that are smaller than n_invited."""
 
 import numpy as np
 import pytest
-from policy_rounds import context, report
+from policy_rounds import drive
 
 from bsfl import Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import FedCS
 from bsfl.policies.fedcs import greedy_cohort
 
-RNG = np.random.default_rng(0)
-
 
 def literal_greedy(update, upload, m, deadline):
-    """The published loop, word for word: every client is tried, misfits are thrown away."""
+    """The published loop, word for word: every client is tried, those that do not fit are left out."""
     left, taken, theta = set(range(len(update))), [], 0.0
     while left and len(taken) < m:
         best = min(left, key=lambda k: (upload[k] + max(0.0, update[k] - theta), k))
@@ -68,59 +66,62 @@ def test_with_ties_the_round_is_as_long_and_as_full(seed):
     assert duration(taken, update, upload) == duration(expected, update, upload) < 11.0
 
 
-def test_without_uploads_the_quickest_come_first():
+def test_without_uploads_the_fastest_come_first():
     policy = FedCS(tau_max=5.0, latency_s=[4.0, 1.0, 9.0, 5.0, 2.0, 3.0])
-    state = policy.init(6)
-    assert policy.select(state, context(1, 3, 6), RNG).tolist() == [1, 4, 5]
-    assert policy.select(state, context(1, 6, 6), RNG).tolist() == [0, 1, 4, 5], "5 s is too late"
-    assert policy.select(state, context(1, 3, 6, available=[2, 3]), RNG).tolist() == [3], (
-        "nobody fits: the quickest, so that no round is empty"
+    driver = drive(policy, 6, 3)
+    assert driver.select().tolist() == [1, 4, 5]
+    assert driver.select(target_responses=6).tolist() == [0, 1, 4, 5], "5 s is too late"
+    assert driver.select(available=[2, 3]).tolist() == [3], (
+        "none fits: the fastest, so that no round is empty"
     )
 
 
-def test_latencies_are_learned_when_nobody_tells_them():
-    policy = FedCS(tau_max=10.0)
-    state, everyone = policy.init(4), np.arange(4)
-    assert policy.latencies(state, everyone).tolist() == [0, 0, 0, 0], "unknown: worth a try"
-    policy.observe(state, context(1, 2, 4), report({0: 4.0, 1: 30.0}))
-    policy.observe(state, context(2, 1, 4), report({0: 6.0}, chosen=[0, 2]))
-    # mean of 4 and 6; beyond the deadline; silent; never chosen
-    assert policy.latencies(state, everyone) == pytest.approx([5.0, 10.0, 10.0, 0.0])
-    assert policy.select(state, context(3, 3, 4), RNG).tolist() == [0, 3]
+def test_latencies_are_learned_without_the_setting():
+    driver, clients = drive(FedCS(tau_max=10.0), 4, 2), np.arange(4)
+
+    def latencies():
+        return driver.policy.latencies(driver.state, driver.context(), clients)
+
+    assert latencies().tolist() == [0, 0, 0, 0], "unseen clients are explored"
+    driver.run_round({0: 4.0, 1: 30.0})
+    driver.run_round({0: 6.0}, cohort=[0, 2])
+    # mean of 4 and 6; beyond the deadline; no response; unseen
+    assert latencies() == pytest.approx([5.0, 10.0, 10.0, 0.0])
+    assert driver.select(target_responses=3).tolist() == [0, 3]
 
 
-def test_candidates_limit_who_is_asked():
+def test_candidates_limit_the_selection():
     policy = FedCS(tau_max=50.0, latency_s=np.arange(1.0, 11.0), candidates=4)
-    hits = np.zeros(10)
+    driver, hits = drive(policy, 10, 2), np.zeros(10)
+    here = driver.context()
     for seed in range(3000):
-        cohort = policy.select(None, context(1, 2, 10), np.random.default_rng(seed))
-        hits[cohort] += 1
-    # client 0 is chosen whenever it is asked, 4/10; client 9 never: three others are quicker
+        hits[driver.select(here, np.random.default_rng(seed))] += 1
+    # client 0 is selected whenever it is a candidate, 4/10; client 9 never: three others are faster
     assert abs(hits[0] / 3000 - 0.4) < 4 * np.sqrt(0.4 * 0.6 / 3000)
-    # client 8 needs to be one of the two quickest of four: impossible, only client 9 is slower
+    # client 8 must be one of the two fastest of four: impossible, only client 9 is slower
     assert hits[8] == hits[9] == 0
 
 
-def test_the_scheduler_accepts_fewer_than_wanted(tmp_path):
+def test_the_scheduler_accepts_smaller_cohorts(tmp_path):
     scheduler = Scheduler(FedCS(tau_max=3.5, latency_s=[1.0, 2.0, 3.0, 4.0, 5.0]), cohort_size=4)
     scheduler.join(list("abcde"))
     assert scheduler.select() == ["a", "b", "c"]
-    assert not scheduler.last_round.short, "more were available"
+    assert not scheduler.last_round.is_short, "more were available"
     scheduler.observe({"a": 1.0, "b": 2.0, "c": 3.0})
     scheduler.save(tmp_path / "s.bsfl")
-    twin = Scheduler.load(tmp_path / "s.bsfl")
-    assert twin.select() == ["a", "b", "c"]
-    assert twin.select(available=[]) == []
+    loaded = Scheduler.load(tmp_path / "s.bsfl")
+    assert loaded.select() == ["a", "b", "c"]
+    assert loaded.select(available=[]) == []
 
 
-@pytest.mark.parametrize("chosen", [[], [0, 0], [0, 1, 2], [9]])
-def test_the_scheduler_still_catches_nonsense(chosen):
+@pytest.mark.parametrize("selected", [[], [0, 0], [0, 1, 2], [9]])
+def test_the_scheduler_still_rejects_cohorts_that_are_none(selected):
     class Odd(FedCS):
         def select(self, state, context, rng):
-            return chosen
+            return selected
 
     scheduler = Scheduler(Odd(tau_max=1.0), cohort_size=2)
-    with pytest.raises(InvalidInput, match="must choose 1 to 2 distinct available clients, got"):
+    with pytest.raises(InvalidInput, match="must select 1 to 2 distinct available clients, got"):
         scheduler.select(["a", "b", "c"])
 
 
@@ -133,11 +134,11 @@ def test_the_scheduler_still_catches_nonsense(chosen):
         ({"candidates": 0}, "candidates must be a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_settings_are_refused(settings, message):
+def test_bad_settings_are_rejected(settings, message):
     with pytest.raises(InvalidInput, match=message):
         FedCS(**({"tau_max": 9.0} | settings))
 
 
-def test_what_is_told_must_cover_the_fleet():
-    with pytest.raises(InvalidInput, match="upload_s must cover the fleet of 3 clients, got 1"):
+def test_settings_must_cover_all_clients():
+    with pytest.raises(InvalidInput, match="upload_s must cover all 3 clients, got 1"):
         FedCS(tau_max=9.0, upload_s=[1.0]).init(3)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from policy_rounds import context, losses_of, report
+from policy_rounds import drive, losses_of, responses, timeouts
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import Luo
@@ -16,14 +16,20 @@ Q = np.array([2, 4, 2, 1]) / 9
 P = SIZES / 10
 
 
-def here(m, available=None, t=2):
-    return context(t, m, 4, available=available, samples=SIZES)
-
-
 def learned(policy, losses=LOSSES, latencies=LATENCIES):
-    state = policy.init(4)
-    policy.observe(state, here(4, t=1), report(latencies, losses=losses))
-    return state
+    """Return a driver after a round of all four clients."""
+    driver = drive(policy, 4, 4, samples=SIZES)
+    driver.run_round(responses(latencies, losses=losses))
+    return driver
+
+
+def gains(driver):
+    return driver.policy.gains(driver.state, driver.context())
+
+
+def weights(driver, clients, **numbers):
+    context = driver.context(**numbers)
+    return driver.policy.weights(driver.state, context, np.array(clients, dtype=np.int64))
 
 
 @pytest.mark.parametrize(
@@ -37,68 +43,62 @@ def learned(policy, losses=LOSSES, latencies=LATENCIES):
     ],
 )
 def test_probabilities_and_weights_by_hand(m, inclusion):
-    policy = Luo(tau_max=60.0)
-    state = learned(policy)
-    rng, hits, moved, draws = np.random.default_rng(m), np.zeros(4), np.zeros(4), 1500
+    driver = learned(Luo(tau_max=60.0))
+    here, rng = driver.context(target_responses=m), np.random.default_rng(m)
+    hits, total, draws = np.zeros(4), np.zeros(4), 1500
     for _ in range(draws):
-        cohort = policy.select(state, here(m), rng)
-        weights = policy.weights(state, here(m), cohort)
-        assert np.allclose(weights, (P / inclusion)[cohort])
+        cohort = driver.select(here, rng)
+        weight = driver.policy.weights(driver.state, here, cohort)
+        assert np.allclose(weight, (P / inclusion)[cohort])
         hits[cohort] += 1
-        moved[cohort] += weights
+        total[cohort] += weight
     margin = 4 * np.sqrt(inclusion * (1 - inclusion) / draws) + 1e-12
     assert np.all(np.abs(hits / draws - inclusion) < margin)
-    assert moved / draws == pytest.approx(P, rel=0.25), "right on average"
+    assert total / draws == pytest.approx(P, rel=0.25), "unbiased"
 
 
-def test_the_unknown_count_as_the_mean_of_the_others():
+def test_unknown_clients_count_as_the_mean_of_the_others():
     # client 3 unknown: G = (1 + 2 + 1) / 3, tau = (1 + 4 + 9) / 3
-    policy = Luo(tau_max=60.0)
-    known = dict.fromkeys((0, 1, 2))
-    state = learned(policy, LOSSES, {k: LATENCIES[k] for k in known})
-    assert policy.gains(state) == pytest.approx([1, 1, 1 / 3, (4 / 3) / np.sqrt(14 / 3)])
-    assert policy.gains(policy.init(4)).tolist() == [1, 1, 1, 1]
+    driver = learned(Luo(tau_max=60.0), LOSSES, {k: LATENCIES[k] for k in (0, 1, 2)})
+    assert gains(driver) == pytest.approx([1, 1, 1 / 3, (4 / 3) / np.sqrt(14 / 3)])
+    assert gains(drive(Luo(tau_max=60.0), 4, 4)).tolist() == [1, 1, 1, 1]
 
 
 def test_latencies_are_averaged_and_never_beyond_the_deadline():
-    policy = Luo(tau_max=9.0, speed=1.0)
-    state = learned(policy, dict.fromkeys(range(4), 1.0), {0: 2.0, 1: 99.0})
-    policy.observe(state, here(2), report({0: 4.0}, losses=[1.0]))
-    policy.observe(state, here(2), report({2: 5.0}, outcome="timeout"))
-    policy.observe(state, here(2), report({3: 4.0}, outcome="late"))
-    assert policy.gains(state) == pytest.approx([1 / 3, 1 / 9, 1 / 9, 1 / 4])
+    driver = learned(Luo(tau_max=9.0, speed=1.0), dict.fromkeys(range(4), 1.0), {0: 2.0, 1: 99.0})
+    driver.run_round(responses({0: 4.0}, losses=[1.0]))
+    driver.run_round(timeouts({2: 5.0}))
+    late = driver.run_round({}, cohort=[3])
+    driver.respond({3: 4.0}, late)
+    assert gains(driver) == pytest.approx([1 / 3, 1 / 9, 1 / 9, 1 / 4])
 
 
 def test_a_loss_of_0_leaves_a_chance():
     # mean of 0, 1, 1, 2 is 1: G_0 is a tenth of it; if all are 0, all are alike
-    policy = Luo(tau_max=9.0)
-    state = policy.init(4)
-    policy.observe(state, here(4, t=1), losses_of({0: 0.0, 1: 1.0, 2: -1.0, 3: 2.0}))
-    assert policy.gains(state).tolist() == [0.1, 1, 1, 2]
-    policy.observe(state, here(4), losses_of(dict.fromkeys(range(4), 0.0)))
-    assert policy.gains(state).tolist() == [1, 1, 1, 1]
+    driver = drive(Luo(tau_max=9.0), 4, 4, samples=SIZES)
+    driver.run_round(losses_of({0: 0.0, 1: 1.0, 2: -1.0, 3: 2.0}))
+    assert gains(driver).tolist() == [0.1, 1, 1, 2]
+    driver.run_round(losses_of(dict.fromkeys(range(4), 0.0)))
+    assert gains(driver).tolist() == [1, 1, 1, 1]
 
 
 def test_shares_are_those_of_the_clients_that_could_be_drawn():
-    policy = Luo(tau_max=60.0)
-    state = learned(policy)
+    driver = learned(Luo(tau_max=60.0))
     # 0 and 1 available, m = 1: p = 1/3, 2/3 and q = 1/3, 2/3
-    weights = policy.weights(state, here(1, available=[0, 1]), np.array([1]))
-    assert weights == pytest.approx([1.0])
-    # 3 was chosen before: p = 1/7, 2/7, 4/7 and q = 2/7, 4/7, 1/7, and two came for one
-    weights = policy.weights(state, here(1, available=[0, 1]), np.array([0, 3]))
-    assert weights == pytest.approx([0.5 / 2, 4.0 / 2])
-    # without a barrier nobody is said to be available: everyone counts
-    weights = policy.weights(state, here(1, available=[]), np.array([3, 0]))
-    assert weights == pytest.approx([0.4 * 9, 0.1 * 9 / 2])
+    assert weights(driver, [1], target_responses=1, available=[0, 1]) == pytest.approx([1.0])
+    # 3 was selected before: p = 1/7, 2/7, 4/7 and q = 2/7, 4/7, 1/7, and two responded for one
+    found = weights(driver, [0, 3], target_responses=1, available=[0, 1])
+    assert found == pytest.approx([0.5 / 2, 4.0 / 2])
+    # a context without available clients, as in buffered rounds: all clients count
+    found = weights(driver, [3, 0], target_responses=1, available=[])
+    assert found == pytest.approx([0.4 * 9, 0.1 * 9 / 2])
 
 
-def test_who_comes_stands_for_those_who_do_not():
-    # 2 are invited and 1 answer is enough: each is in the model half as often as it is invited
-    policy = Luo(tau_max=60.0)
-    weights = policy.weights(learned(policy), here(2), np.array([3]))
-    assert weights == pytest.approx([P[3] / Q[3]])
-    assert len(policy.weights(learned(policy), here(2), np.array([], dtype=np.int64))) == 0
+def test_clients_that_respond_stand_for_those_that_do_not():
+    # 2 are invited and 1 response is enough: each is in the model half as often as it is invited
+    driver = learned(Luo(tau_max=60.0))
+    assert weights(driver, [3], target_responses=2) == pytest.approx([P[3] / Q[3]])
+    assert len(weights(driver, [], target_responses=2)) == 0
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_who_comes_stands_for_those_who_do_not():
         ({"least": 2}, "least must be between 0 and 1, got 2"),
     ],
 )
-def test_bad_settings_are_refused(settings, message):
+def test_bad_settings_are_rejected(settings, message):
     with pytest.raises(InvalidInput, match=message):
         Luo(**{"tau_max": 1.0, **settings})

@@ -1,287 +1,345 @@
 """Pace: its objective by brute force, what it learns, and what it promises without any setting."""
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
-from policy_rounds import context, report
+from policy_rounds import drive, timeouts
 
 from bsfl import BSFL, Lognormal, Observation, Pace, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput
-from bsfl.estimation import evenness
-from bsfl.fairness import gini
-from bsfl.records import Report, Roster, RoundContext
+from bsfl.estimators import response_value
+from bsfl.estimators.fairness import gini
 
 DELAYS = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0])
 
 
-def learned(policy, n_clients=8, rounds=12, seed=0, n_met=8):
-    """Return a state after rounds of random cohorts of the first clients."""
-    rng, state = np.random.default_rng(seed), policy.init(n_clients)
-    for t in range(1, rounds + 1):
-        cohort = np.sort(rng.choice(n_met, 3, replace=False))
+def learned(policy, n_clients=8, n_rounds=12, seed=0, n_seen=8):
+    """Return a driver after rounds of three random ones of the first clients."""
+    rng, driver = np.random.default_rng(seed), drive(policy, n_clients, 3)
+    for _ in range(n_rounds):
+        cohort = np.sort(rng.choice(n_seen, 3, replace=False))
         seconds = np.exp(0.4 * cohort + 0.2 * rng.normal(size=3))
-        policy.observe(
-            state, context(t, 3, n_clients), report(dict(zip(cohort, seconds, strict=True)))
-        )
-    return state
+        driver.run_round(dict(zip(cohort.tolist(), seconds, strict=True)))
+    return driver
 
 
-def test_the_cohort_is_the_best_of_all_by_value_less_the_price_of_its_time():
+def expected_latency(driver, **numbers):
+    return driver.policy.expected_latency(driver.state, driver.context(**numbers))
+
+
+def reserved(driver, seed=0, **numbers):
+    """Return the unseen clients that places were reserved for."""
+    return driver.selection(rng=np.random.default_rng(seed), **numbers).reserved.tolist()
+
+
+def invitations(scheduler):
+    return np.array([row["invitations"] for row in scheduler.table()])
+
+
+# --- the objective --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_rounds", [12, 60])
+def test_the_cohort_is_the_best_of_all_by_value_less_the_value_of_its_time(n_rounds):
     for seed in range(20):
-        policy = Pace(evenness=1.0)
-        state = learned(policy, seed=seed)
-        here = context(13, 3, 8)
-        fair = 13 * 3 / 8
-        value = np.exp(state.usual) * (fair + 1) / (state.selected + 1)
-        seconds, price = policy.seconds(state, here), state.gain / state.time_s
-        unheard = np.clip(2 * (0.1 * fair - state.selected) - 1, 0, 1)
-        value += unheard * price * seconds.max() / 3
+        driver = learned(Pace(fairness=1.0), n_rounds=n_rounds, seed=seed, n_seen=7)
+        driver.task.invitations[7] = 1  # client 7 has a participation deficit after 60 rounds
+        state, fair, count = driver.state, n_rounds * 3 / 8, driver.task.invitations[:8]
+        value = np.exp(state.usual) * (fair + 1) / (count + 1)
+        seconds, per_second = expected_latency(driver), state.rate.gain / state.rate.time_s
+        deficit = np.clip(2 * (0.1 * fair - count) - 1, 0, 3)
+        assert (deficit[7] > 0) == (n_rounds == 60)
+        value += deficit * per_second * seconds.max() / 3
 
         cohorts = np.array(list(combinations(range(8), 3)))
-        worth = value[cohorts].sum(axis=1) - price * seconds[cohorts].max(axis=1)
-        chosen = policy.select(state, here, np.random.default_rng(seed))
-        own = value[chosen].sum() - price * seconds[chosen].max()
+        worth = value[cohorts].sum(axis=1) - per_second * seconds[cohorts].max(axis=1)
+        selected = driver.select()
+        own = value[selected].sum() - per_second * seconds[selected].max()
         assert own == pytest.approx(worth.max(), rel=1e-6)
 
 
-def test_places_that_nobody_waits_for_go_to_strangers():
-    policy = Pace(evenness=0.0)
-    state = learned(policy, n_met=6)  # of eight; the quickest are the first
-    waits = context(13, 4, 8)
-    here = replace(waits, enough=3)
+def test_places_that_need_no_waiting_go_to_unseen_clients():
+    driver = learned(Pace(fairness=0.0), n_seen=6)  # of eight; the fastest are the first
+    spare = {"n_invited": 4, "target_responses": 3}
 
-    def choose(here):
-        return [policy.choice(state, here, np.random.default_rng(seed)) for seed in range(9)]
+    def select(**numbers):
+        return [driver.selection(rng=np.random.default_rng(seed), **numbers) for seed in range(9)]
 
-    found = choose(here)
-    assert {tuple(one.first) for one in found} == {(6,), (7,)}, "of those who know nothing, either"
-    assert all(set(one.cohort) == {0, 1, 2, *one.first} for one in found), "three are waited for"
-    assert all(len(one.first) == 0 for one in choose(waits)), "who is waited for must be weighed"
-    for t in (13, 14):
-        policy.observe(state, context(t, 2, 8), report({6: 9.0, 7: 11.0}))
-    assert all(one.cohort.tolist() == [0, 1, 2, 3] for one in choose(here)), "nobody is new"
-
-
-@pytest.mark.parametrize(("n_lost", "n_strangers"), [(0, 8), (3, 6), (6, 5), (20, 0)])
-def test_where_answers_get_lost_fewer_places_are_for_strangers(n_lost, n_strangers):
-    policy, state = Pace(), Pace().init(200)
-    policy.observe(state, context(1, 60, 200), report(dict.fromkeys(range(60), 1.0)))
-    policy.observe(state, context(2, 60, 200), report(dict.fromkeys(range(n_lost, 60), 1.0)))
-    lost = report(dict.fromkeys(range(n_lost), 30.0), outcome="timeout")
-    policy.observe(state, context(2, 60, 200), lost)
-    here = replace(context(3, 33, 200), enough=25)
-    assert len(policy.choice(state, here, np.random.default_rng(0)).first) == n_strangers
+    found = select(**spare)
+    assert {tuple(one.reserved) for one in found} == {(6,), (7,)}, "without features, either"
+    assert all(set(one.clients) == {0, 1, 2, *one.reserved} for one in found)
+    waiting = select(target_responses=4)
+    assert all(len(one.reserved) == 0 for one in waiting), "clients that are waited for are weighed"
+    for _ in (13, 14):
+        driver.run_round({6: 9.0, 7: 11.0}, target_responses=2)
+    assert all(one.clients.tolist() == [0, 1, 2, 3] for one in select(**spare)), "none is unseen"
 
 
-def test_lost_answers_of_strangers_say_nothing_of_those_who_are_known():
-    policy, state = Pace(), Pace().init(100)
+@pytest.mark.parametrize(("n_lost", "n_unseen"), [(0, 8), (3, 6), (6, 5), (20, 0)])
+def test_if_responses_get_lost_fewer_places_are_for_unseen_clients(n_lost, n_unseen):
+    driver = drive(Pace(), 200, 60)
+    driver.run_round(dict.fromkeys(range(60), 1.0))
+    driver.open(range(60))
+    driver.respond(dict.fromkeys(range(n_lost, 60), 1.0))
+    driver.respond(timeouts(dict.fromkeys(range(n_lost), 30.0)))
+    assert len(reserved(driver, n_invited=33, target_responses=25)) == n_unseen
+
+
+def test_lost_responses_of_unseen_clients_do_not_count_for_known_ones():
+    driver = drive(Pace(), 100, 20)
     for t in (1, 2):
-        policy.observe(state, context(t, 20, 100), report(dict.fromkeys(range(20), 1.0)))
-        lost = report(dict.fromkeys(range(20 * t, 20 * t + 20), 30.0), outcome="timeout")
-        policy.observe(state, replace(context(t, 20, 100), enough=10), lost)
-    here = replace(context(3, 13, 100), enough=10)
-    assert len(policy.choice(state, here, np.random.default_rng(0)).first) == 3
+        unseen = range(20 * t, 20 * t + 20)
+        driver.open([*range(20), *unseen], n_invited=40)
+        driver.respond(dict.fromkeys(range(20), 1.0))
+        driver.respond(timeouts(dict.fromkeys(unseen, 30.0)))
+    assert len(reserved(driver, n_invited=13, target_responses=10)) == 3
 
 
-def test_who_knows_many_clients_asks_fewer_strangers():
-    policy, state = Pace(), Pace().init(9000)
-    here = replace(context(2, 13, 9000), enough=10)
-    for n_known, n_strangers in ((260, 3.0), (1040, 0.75), (4160, 0.1875)):
-        policy.observe(state, context(1, 1, 9000), report(dict.fromkeys(range(n_known), 1.0)))
-        found = [len(policy.choice(state, here, np.random.default_rng(i)).first) for i in range(99)]
-        assert np.mean(found) == pytest.approx(n_strangers, abs=0.15)
+def test_with_many_known_clients_fewer_places_are_for_unseen_ones():
+    driver = drive(Pace(), 9000, 10)
+    for n_known, n_unseen in ((260, 3.0), (1040, 0.75), (4160, 0.1875)):
+        driver.run_round(dict.fromkeys(range(n_known), 1.0))
+        found = [len(reserved(driver, seed, n_invited=13)) for seed in range(99)]
+        assert np.mean(found) == pytest.approx(n_unseen, abs=0.15)
 
 
-def test_a_stranger_is_taken_for_what_it_may_be():
-    policy = Pace()
-    state = learned(policy, n_met=6)
-    waits = policy.seconds(state, context(13, 4, 8))
-    spare = policy.seconds(state, replace(context(13, 4, 8), enough=3))
-    assert waits[7] < np.median(waits[:6]), "hoped for, where it has to be waited for to know it"
-    assert spare[7] > np.median(spare[:6]), "and not where there are places to get to know it"
+def test_the_latency_of_an_unseen_client_is_optimistic_only_if_it_is_waited_for():
+    driver = learned(Pace(), n_seen=6)
+    waited = expected_latency(driver, target_responses=4)
+    spare = expected_latency(driver, n_invited=4, target_responses=3)
+    assert waited[7] < np.median(waited[:6]), "so that it is explored"
+    assert spare[7] > np.median(spare[:6]), "there are reserved places to explore it"
 
 
-def test_the_price_of_a_second_is_what_seconds_have_brought():
-    policy = Pace(evenness=0.0)  # every answer is worth 1
-    state = policy.init(4)
-    policy.observe(state, context(1, 2, 4), report({0: 2.0, 1: 5.0}))
-    assert (state.gain, state.time_s) == (2.0, 5.0), "a round lasts as long as its slowest"
-    policy.observe(state, context(2, 2, 4), report({2: 3.0}, chosen=[2, 3]))
-    policy.observe(state, context(2, 2, 4), report({3: 4.0}, chosen=[]))
-    assert state.gain == pytest.approx(2.0 * 0.99 + 2.0)
-    assert state.time_s == pytest.approx(5.0 * 0.99 + 4.0), "reports may come one by one"
+# --- the value per second -------------------------------------------------------------------------
 
 
-def test_who_comes_late_makes_no_round_longer_and_brings_nothing():
-    policy = Pace(evenness=0.0)
-    state = policy.init(4)
-    policy.observe(state, context(1, 3, 4), report({0: 2.0}, chosen=[0, 1, 2]))
-    policy.observe(state, context(1, 3, 4), report({1: 9.0}, chosen=[], outcome="late"))
-    policy.observe(state, context(2, 3, 4), report({3: 1.0}, chosen=[3]))
-    policy.observe(state, context(1, 3, 4), report({2: 30.0}, chosen=[], outcome="timeout"))
+def rate(driver):
+    return driver.state.rate.gain, driver.state.rate.time_s
+
+
+def test_the_value_per_second_is_what_seconds_have_brought():
+    driver = drive(Pace(fairness=0.0), 4, 2)  # every response is worth 1
+    driver.run_round({0: 2.0, 1: 5.0})
+    assert rate(driver) == (2.0, 5.0), "a round lasts as long as its slowest client"
+    driver.open([2, 3])
+    driver.respond({2: 3.0})
+    driver.respond({3: 4.0})
+    # reports may come one at a time
+    assert rate(driver) == pytest.approx((2.0 * 0.99 + 2.0, 5.0 * 0.99 + 4.0))
+    per_second = driver.policy.diagnostics(driver.state, driver.context())["value_per_second"]
+    assert per_second == pytest.approx(3.98 / 8.95)
+
+
+def test_a_dropped_response_makes_no_round_longer_and_has_no_value():
+    driver = drive(Pace(fairness=0.0), 4, 3)
+    first = driver.run_round({0: 2.0}, cohort=[0, 1, 2])
+    driver.respond({1: 9.0}, first)
+    driver.run_round({3: 1.0})
+    driver.respond(timeouts({2: 30.0}), first)
     fade = 1 - 3 / 200  # rounds of three
-    assert (state.gain, state.time_s) == pytest.approx((1 * fade + 1, 2.0 * fade + 1.0))
-    assert state.memory.mean[1] == pytest.approx(np.log(9.0)), "but its latency is learned"
+    assert rate(driver) == pytest.approx((1 * fade + 1, 2.0 * fade + 1.0))
+    assert driver.state.moments.mean[1] == pytest.approx(np.log(9.0)), "but its latency is learned"
 
 
-def test_a_lost_answer_makes_a_client_slow_only_where_it_is_waited_for():
-    policy, lost = Pace(), report({0: 30.0}, chosen=[0, 1], outcome="timeout")
-    waited, spared = policy.init(4), policy.init(4)
-    policy.observe(waited, context(1, 2, 4), lost)
-    policy.observe(spared, replace(context(1, 2, 4), enough=1), lost)
-    assert waited.memory.observed.tolist() == [1, 0, 0, 0]
-    assert spared.memory.observed.tolist() == [0, 0, 0, 0]
-    assert policy.seconds(spared, context(2, 2, 4))[0] == 30.0, "until it has answered once"
+def test_a_lost_response_makes_a_client_slow_only_if_it_is_waited_for():
+    waited, spare = drive(Pace(), 4, 2), drive(Pace(), 4, 2)
+    waited.run_round(timeouts({0: 30.0}), cohort=[0, 1])
+    spare.run_round(timeouts({0: 30.0}), cohort=[0, 1], n_invited=2, target_responses=1)
+    assert waited.state.moments.observed.tolist() == [1, 0, 0, 0]
+    assert spare.state.moments.observed.tolist() == [0, 0, 0, 0]
+    assert expected_latency(spare)[0] == 30.0, "until its first response"
 
 
-def test_without_a_barrier_a_client_costs_its_own_seconds():
-    policy = Pace(evenness=0.0)
-    state = policy.init(4)
-    for t in (1, 2):
-        policy.observe(state, context(t, 1, 4), report({}, chosen=[t]))
-    policy.observe(state, context(2, 1, 4), report({2: 3.0}, chosen=[]))
-    policy.observe(state, context(1, 1, 4), report({1: 8.0}, chosen=[]))
-    assert state.time_s == pytest.approx(0.99 * 0.0 + 3.0 + 8.0)
+def test_in_buffered_rounds_a_client_takes_its_own_seconds():
+    driver = drive(Pace(fairness=0.0), 4, 1, max_open_rounds=2)
+    for client in (1, 2):
+        driver.open([client])
+        driver.respond({})
+    driver.respond({2: 3.0}, 2)
+    driver.respond({1: 8.0}, 1)
+    assert driver.state.rate.time_s == pytest.approx(0.99 * 0.0 + 3.0 + 8.0)
 
 
-@pytest.mark.parametrize("settings", [{}, {"evenness": 3.0}])
-def test_a_cold_start_knows_nobody_and_chooses_at_random(settings):
-    policy = Pace(**settings)
-    first = {
-        tuple(policy.select(policy.init(9), context(1, 3, 9), np.random.default_rng(seed)))
-        for seed in range(30)
+@pytest.mark.parametrize("outcome", ["failed", "timeout", "late"])
+def test_responses_that_are_not_waited_for_make_no_round_longer(outcome):
+    scheduler = Scheduler(
+        Pace(fairness=0.0), cohort_size=3, over_selection=1.7, late="drop", seed=0
+    )
+    for _ in range(20):
+        cohort = scheduler.select(available=range(12))
+        lost = {
+            k: Observation(latency_s=60.0, outcome="ok" if outcome == "late" else outcome)
+            for k in cohort[3:]
+        }
+        fresh = dict.fromkeys(cohort[:3], 1.0)
+        for reported in [fresh, lost] if outcome == "late" else [fresh | lost]:
+            scheduler.observe(reported, round=cohort)
+    time_s = scheduler.state.rate.time_s
+    assert time_s == pytest.approx(sum((1 - 3 / 200) ** i for i in range(20)))
+
+
+def test_responses_may_come_after_those_of_later_rounds():
+    scheduler = Scheduler(cohort_size=2, seed=0)
+    waiting = [scheduler.select(available=range(8)) for _ in range(3)]
+    for _ in range(30):
+        cohort = waiting.pop(0)
+        scheduler.observe({k: 1.0 + k for k in cohort}, round=cohort)
+        waiting.append(scheduler.select())
+    assert 0.1 < scheduler.state.rate.per_second < 2.0, "two responses take one to eight seconds"
+
+
+def test_the_order_of_responses_makes_no_difference():
+    both = [Scheduler(cohort_size=4, seed=0) for _ in range(2)]
+    for scheduler in both:
+        scheduler.join(list("abcd"))
+    for t in range(12):
+        for scheduler, step in zip(both, (1, -1), strict=True):
+            cohort = scheduler.select(available=list("abcd" if t % 2 else "ab"))
+            seen = {k: Observation(latency_s=ord(k) - 96.0, loss=9.0 - t / 2) for k in cohort}
+            scheduler.observe(dict(list(seen.items())[::step]), round=cohort)
+    one, other = (scheduler.state for scheduler in both)
+    assert np.array_equal(one.population.pooled, other.population.pooled)
+    assert one.trend == other.trend
+
+
+# --- what it promises -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"fairness": 3.0}])
+def test_the_first_cohort_is_random(settings):
+    driver = drive(Pace(**settings), 9, 3)
+    here = driver.context()
+    cohorts = {
+        tuple(driver.selection(here, np.random.default_rng(seed)).clients) for seed in range(30)
     }
-    assert len(first) > 15
+    assert len(cohorts) > 15
 
 
-def test_features_tell_who_is_fast_before_it_is_met():
-    policy, rng = Pace(evenness=0.0), np.random.default_rng(0)
-    features = np.arange(40.0).reshape(-1, 1) / 10
-    roster = Roster(n_members=40, features=features)
-    state = policy.init(40)
-    for t in range(1, 11):
-        met = rng.choice(20, 4, replace=False) * 2  # nobody with an odd number
-        here = RoundContext(t=t, available=np.arange(40), cohort_size=4, roster=roster)
-        policy.observe(state, here, report({k: float(np.exp(features[k, 0])) for k in met}))
-    here = RoundContext(t=11, available=np.arange(1, 40, 2), cohort_size=4, roster=roster)
-    assert policy.select(state, here, rng).max() <= 11
+def test_features_predict_the_speed_of_unseen_clients():
+    rng, features = np.random.default_rng(0), np.arange(40.0).reshape(-1, 1) / 10
+    driver = drive(Pace(fairness=0.0), 40, 4, features=features)
+    for _ in range(10):
+        cohort = rng.choice(20, 4, replace=False) * 2  # none with an odd number
+        driver.run_round({int(k): float(np.exp(features[k, 0])) for k in cohort})
+    assert driver.select(available=np.arange(1, 40, 2)).max() <= 11
 
 
-def small_fleet(policy, seed):
-    """Return mean round and the slowest client's part of its fair number of rounds."""
+def six_clients(policy, seed):
+    """Return the mean round and the participation ratio of the slowest of six clients."""
     rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=2, seed=seed)
-    total, chosen = 0.0, np.zeros(6)
+    total, n_slowest = 0.0, 0
     for _ in range(20):
         cohort = scheduler.select(available=range(6))
-        latency = DELAYS[cohort] * np.exp(0.05 * rng.normal(size=2))
+        latency = DELAYS[list(cohort)] * np.exp(0.05 * rng.normal(size=2))
         scheduler.observe(dict(zip(cohort, latency, strict=True)))
         total += latency.max()
-        chosen[cohort] += 1
-    return total / 20, chosen[-1] / (20 * 2 / 6)
+        n_slowest += 5 in cohort
+    return total / 20, n_slowest / (20 * 2 / 6)
 
 
-def test_in_a_short_run_it_is_much_faster_than_random_and_leaves_nobody_out():
-    own = np.mean([small_fleet(Pace(), seed) for seed in range(20)], axis=0)
-    random = np.mean([small_fleet(UniformRandom(), seed) for seed in range(20)], axis=0)
+def test_in_a_short_run_it_is_much_faster_than_random_and_leaves_no_client_out():
+    own = np.mean([six_clients(Pace(), seed) for seed in range(20)], axis=0)
+    random = np.mean([six_clients(UniformRandom(), seed) for seed in range(20)], axis=0)
     assert own[0] <= 0.65 * random[0]
     assert own[1] >= 0.4
 
 
-def test_more_evenness_is_more_even_and_slower():
-    played = [rounds_with_losses(lambda *_: None, policy=Pace(evenness=f)) for f in (0.3, 1, 3, 5)]
-    seconds, ginis = np.array([(mean_s, uneven) for _, mean_s, uneven in played]).T
+def rounds_with_losses(loss_of, rounds=300, n=40, seed=0, policy=None):
+    """Return the scheduler, the mean round and the Gini coefficient of participation."""
+    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=4, seed=seed)
+    delays, count, seconds = np.exp(rng.normal(1.0, 0.7, n)), np.zeros(n), 0.0
+    for t in range(rounds):
+        cohort = list(scheduler.select(available=range(n)))
+        latency = {k: float(delays[k] * np.exp(0.2 * rng.normal())) for k in cohort}
+        seconds += max(latency.values())
+        scheduler.observe(
+            {k: Observation(latency_s=latency[k], loss=loss_of(t, count[k], rng)) for k in cohort}
+        )
+        count[cohort] += 1
+    return scheduler, seconds / rounds, gini(count)
+
+
+def test_a_larger_fairness_exponent_is_fairer_and_slower():
+    runs = [rounds_with_losses(lambda *_: None, policy=Pace(fairness=f)) for f in (0.3, 1, 3, 5)]
+    seconds, ginis = np.array([(mean_s, unfair) for _, mean_s, unfair in runs]).T
     assert (np.diff(seconds) > 0).all()
     assert (np.diff(ginis) < 0).all()
 
 
 @pytest.mark.parametrize("slow", [1, 2, 6])
 @pytest.mark.parametrize("once", [True, False], ids=["timed out once", "always slow"])
-def test_nobody_is_left_out_for_ever_where_losses_ask_for_speed_alone(slow, once):
-    """Losses fall, and are the same for all: slow ones are heard in a tenth of their fair number.
+def test_no_client_is_left_out_for_ever_if_losses_favour_speed_alone(slow, once):
+    """Losses fall equally for all: slow clients take part in a tenth of their fair count.
 
-    In 400 rounds that is 400 x 4 / 15 / 10 = 10.7; one alone comes when it is 2.5 answers behind.
+    In 400 rounds that is 400 x 4 / 15 / 10 = 10.7; a single slow client is selected once its
+    deficit is 2.5 responses.
     """
     rng, scheduler = np.random.default_rng(1), Scheduler(cohort_size=4, seed=1)
-    chosen, n_rounds = np.zeros(15, dtype=int), 400
+    selected, n_rounds = np.zeros(15, dtype=int), 400
     for t in range(n_rounds):
-        answers = {}
+        reported = {}
         for k in scheduler.select(available=range(15)):
-            chosen[k] += 1
-            if once and k < slow and chosen[k] == 1:
-                answers[k] = Observation(latency=30.0, outcome="timeout")
+            selected[k] += 1
+            if once and k < slow and selected[k] == 1:
+                reported[k] = Observation(latency_s=30.0, outcome="timeout")
             else:
                 usual_s = 30.0 if k < slow and not once else 2.0 + k / 5
                 latency = usual_s * np.exp(0.1 * rng.normal())
-                answers[k] = Observation(latency=latency, loss=2 / (1 + t / 10))
-        scheduler.observe(answers)
+                reported[k] = Observation(latency_s=latency, loss=2 / (1 + t / 10))
+        scheduler.observe(reported)
     fair = n_rounds * 4 / 15
-    assert chosen[:slow].min() >= 0.1 * fair - 2.5
+    assert selected[:slow].min() >= 0.1 * fair - 2.5
     if not once:
-        assert chosen[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
+        assert selected[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
 
 
-def test_a_client_that_was_away_is_not_chosen_more_than_usual():
+def test_a_client_that_was_away_is_not_selected_more_than_usual():
     usual, after = 0.0, 0.0
     for seed in range(10):
         rng, scheduler = np.random.default_rng(seed), Scheduler(cohort_size=3, seed=seed)
         delays = np.sort(np.exp(rng.normal(1.0, 0.8, 30)))
-        chosen = []
+        selected = []
         for t in range(440):
             away = 300 <= t < 400
             cohort = scheduler.select(available=range(29 if away else 30))
             scheduler.observe({k: delays[k] * np.exp(0.1 * rng.normal()) for k in cohort})
-            chosen.append(29 in cohort)
-        usual += np.mean(chosen[100:300]) * 40
-        after += np.sum(chosen[400:])
+            selected.append(29 in cohort)
+        usual += np.mean(selected[100:300]) * 40
+        after += np.sum(selected[400:])
     assert after <= 1.5 * usual
 
 
-def test_a_floor_holds_and_ends_where_a_client_cannot_be_reached():
-    scheduler = Scheduler(Pace(evenness=0.0, least_share=0.6), cohort_size=4, seed=1)
+def test_min_participation_holds_by_the_rounds_in_which_a_client_was_available():
+    scheduler = Scheduler(Pace(fairness=0.0, min_participation=0.6), cohort_size=4, seed=1)
     for t in range(300):
         cohort = scheduler.select(available=[k for k in range(20) if k != 19 or t % 10 == 0])
         scheduler.observe({k: 1.0 + k for k in cohort})
-    fair = 300 * 4 / 20
-    selected = scheduler.state.selected
+    fair, selected = 300 * 4 / 20, invitations(scheduler)
     assert selected[:19].min() >= 0.6 * fair - 2
-    assert selected[19] <= 0.6 * fair / 10 + 2, "it was there in every tenth round"
-    free = Scheduler(Pace(evenness=0.0), cohort_size=4, seed=1)
+    assert selected[19] <= 0.6 * fair / 10 + 2, "it was available in every tenth round"
+    free = Scheduler(Pace(fairness=0.0), cohort_size=4, seed=1)
     for _ in range(300):
         free.observe({k: 1.0 + k for k in free.select(available=range(20))})
-    assert free.state.selected.min() < 0.2 * fair, "the floor does it"
+    assert invitations(free).min() < 0.2 * fair, "the minimum makes the difference"
 
 
-def rounds_with_losses(loss_of, rounds=300, n=40, seed=0, policy=None):
-    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=4, seed=seed)
-    delays, count, seconds = np.exp(rng.normal(1.0, 0.7, n)), np.zeros(n), 0.0
-    for t in range(rounds):
-        cohort = scheduler.select(available=range(n))
-        latency = {k: float(delays[k] * np.exp(0.2 * rng.normal())) for k in cohort}
-        seconds += max(latency.values())
-        scheduler.observe(
-            {k: Observation(latency=latency[k], loss=loss_of(t, count[k], rng)) for k in cohort}
-        )
-        count[cohort] += 1
-    return scheduler, seconds / rounds, gini(count)
-
-
-def test_evenness_rises_where_the_model_knows_its_regulars_by_heart():
+def test_the_exponent_grows_if_the_model_fits_frequent_clients_better():
     def memorised(t, count, rng):
         return float(2.0 * np.exp(-t / 200) * (count + 1) ** -0.5 * np.exp(0.3 * rng.normal()))
 
     def alike(t, count, rng):
         return float(2.0 * np.exp(-t / 200) * np.exp(0.3 * rng.normal()))
 
-    (one, _, even), (other, _, uneven) = rounds_with_losses(memorised), rounds_with_losses(alike)
+    (one, _, fair), (other, _, unfair) = rounds_with_losses(memorised), rounds_with_losses(alike)
     assert one.policy.exponent(one.state) > 0.5
     assert other.policy.exponent(other.state) < 0.2
-    assert even < uneven
+    assert fair < unfair
 
 
 @pytest.mark.parametrize("loss", ["none", "noise"])
-def test_where_losses_say_nothing_it_is_no_worse_than_bsfl_made_even(loss):
+def test_without_informative_losses_it_is_no_worse_than_bsfl_with_a_large_alpha(loss):
     def noise(t, count, rng):
         return float(np.exp(rng.normal())) if loss == "noise" else None
 
@@ -292,89 +350,56 @@ def test_where_losses_say_nothing_it_is_no_worse_than_bsfl_made_even(loss):
     assert own[:, 1].mean() <= 0.2, "Gini; random selection has 0.1 after so many rounds"
 
 
-def test_answers_may_come_after_others_have_overtaken_them():
-    scheduler = Scheduler(cohort_size=2, seed=0)
-    waiting = [scheduler.select(available=range(8)) for _ in range(3)]
-    for _ in range(30):
-        scheduler.observe({k: 1.0 + k for k in waiting.pop(0)}, strict=False)
-        waiting.append(scheduler.select())
-    state = scheduler.state
-    price = state.gain / state.time_s
-    assert 0.1 < price < 2.0, "two answers take one to eight seconds"
-
-
-def test_the_order_of_answers_makes_no_difference():
-    both = [Scheduler(cohort_size=4, seed=0) for _ in range(2)]
-    for scheduler in both:
-        scheduler.join(list("abcd"))
-    for t in range(12):
-        for scheduler, step in zip(both, (1, -1), strict=True):
-            cohort = scheduler.select(available=list("abcd" if t % 2 else "ab"))
-            answers = {k: Observation(latency=ord(k) - 96.0, loss=9.0 - t / 2) for k in cohort}
-            scheduler.observe(dict(list(answers.items())[::step]))
-    one, other = (scheduler.state for scheduler in both)
-    assert np.array_equal(one.population.pooled, other.population.pooled)
-    assert one.trend == other.trend
-
-
-@pytest.mark.parametrize("outcome", ["failed", "timeout", "late"])
-def test_those_who_are_not_waited_for_make_no_round_longer(outcome):
-    scheduler = Scheduler(Pace(evenness=0.0), cohort_size=3, invite=1.7, seed=0)
-    for _ in range(20):
-        cohort = scheduler.select(available=range(12))
-        scheduler.observe(
-            {
-                k: 1.0 if i < 3 else Observation(latency=60.0, outcome=outcome)
-                for i, k in enumerate(cohort)
-            }
-        )
-    assert scheduler.state.time_s == pytest.approx(sum((1 - 3 / 200) ** i for i in range(20)))
-
-
-def test_the_slowest_are_not_asked_again_and_again_in_vain():
-    rng, scheduler = np.random.default_rng(0), Scheduler(cohort_size=10, invite=1.3, seed=0)
-    delays, asked = np.exp(rng.normal(1.0, 0.8, 60)), np.zeros(60)
+def test_the_slowest_clients_are_not_selected_in_every_round():
+    """Their responses are dropped, so their participations stay behind."""
+    rng = np.random.default_rng(0)
+    scheduler = Scheduler(cohort_size=10, over_selection=1.3, late="drop", seed=0)
+    delays, selected = np.exp(rng.normal(1.0, 0.8, 60)), np.zeros(60)
     for _ in range(300):
-        cohort = np.array(scheduler.select(available=range(60)))
-        asked[cohort] += 1
-        seconds = delays[cohort] * np.exp(0.2 * rng.normal(size=13))
+        cohort = scheduler.select(available=range(60))
+        clients = np.array(cohort)
+        selected[clients] += 1
+        seconds = delays[clients] * np.exp(0.2 * rng.normal(size=13))
         last = np.sort(seconds)[9]
-        scheduler.observe(
-            {
-                k: s if s <= last else Observation(latency=s, outcome="late")
-                for k, s in zip(cohort.tolist(), seconds.tolist(), strict=True)
-            }
-        )
-    assert asked.max() < 200, "of 300 rounds"
+        reported = list(zip(clients.tolist(), seconds.tolist(), strict=True))
+        scheduler.observe({k: s for k, s in reported if s <= last}, round=cohort)
+        scheduler.observe({k: s for k, s in reported if s > last}, round=cohort)
+    assert selected.max() < 200, "of 300 rounds"
 
 
-def test_bad_settings_are_refused():
-    for settings in ({"evenness": -1.0}, {"evenness": 6.0}, {"least_share": 1.1}, {"tau_max": 0}):
+# --- edges ----------------------------------------------------------------------------------------
+
+
+def test_bad_settings_are_rejected():
+    for settings in (
+        {"fairness": -1.0},
+        {"fairness": 6.0},
+        {"min_participation": 1.1},
+        {"tau_max": 0},
+    ):
         with pytest.raises(InvalidInput, match=next(iter(settings))):
             Pace(**settings)
 
 
-def test_it_goes_on_where_nobody_has_answered_for_a_very_long_time():
-    policy = Pace()
-    state = policy.init(9)
-    policy.observe(state, context(1, 2, 9), report({0: 2.0, 1: 3.0}))
-    state.gain = 5e-324  # what is left of it after some 70,000 rounds
-    assert len(policy.select(state, context(9, 2, 9), np.random.default_rng(0))) == 2
+def test_it_resumes_after_a_very_long_time_without_responses():
+    driver = drive(Pace(), 9, 2)
+    driver.run_round({0: 2.0, 1: 3.0})
+    driver.state.rate.gain = 5e-324  # what is left of it after some 70,000 rounds
+    driver.task.round = 8
+    assert len(driver.select()) == 2
 
 
-def test_only_failures_so_far_is_no_fault():
-    policy = Pace()
-    state = policy.init(5)
-    gone = {k: Observation(outcome="failed") for k in (0, 1)}
-    policy.observe(state, context(1, 2, 5), Report.of(gone, chosen=[0, 1]))
-    assert len(policy.select(state, context(2, 2, 5), np.random.default_rng(0))) == 2
-    assert evenness.exponent(state.trend) == evenness.EVEN
+def test_failures_alone_so_far_are_no_error():
+    driver = drive(Pace(), 5, 2)
+    driver.run_round({k: Observation(outcome="failed") for k in (0, 1)})
+    assert len(driver.select()) == 2
+    assert response_value.exponent(driver.state.trend) == response_value.DEFAULT_EXPONENT
 
 
 def test_values_of_any_size_leave_ties_to_chance():
-    """With evenness 5 a client that waits since ever is worth (1e12)^5, beyond single precision."""
-    policy, state = Pace(evenness=5.0), learned(Pace(evenness=5.0))
-    here = replace(context(13, 3, 8), opportunity=np.full(8, 1e12))
-    chosen = policy.choice(state, here, np.random.default_rng(0))
-    assert np.isfinite(chosen.g).all()
-    assert len(set(chosen.cohort.tolist())) == 3
+    """With f = 5 a client that waits since ever has the value (1e12)^5, beyond single precision."""
+    driver = learned(Pace(fairness=5.0))
+    driver.task.fair_count[:8] = 1e12
+    made = driver.selection()
+    assert np.isfinite(made.g).all()
+    assert len(set(made.clients.tolist())) == 3

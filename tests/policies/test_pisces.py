@@ -1,46 +1,45 @@
-"""Pisces: staleness and scores by hand, without a barrier and with one."""
+"""Pisces: staleness and scores by hand, in buffered rounds and in synchronous ones."""
 
 import numpy as np
 import pytest
-from policy_rounds import context, losses_of, report
+from policy_rounds import drive, losses_of, timeouts
 
 from bsfl.errors import InvalidInput
 from bsfl.policies import Pisces
 
-RNG = np.random.default_rng(0)
-ONES = dict.fromkeys(range(9), 1)
+
+def buffered(policy):
+    """Return a driver of overlapping rounds of one client."""
+    return drive(policy, 4, 1, samples=np.ones(4), max_open_rounds=50)
 
 
-def invite(policy, state, t, client):
-    policy.observe(state, context(t, 1, 4), report({}, chosen=[client]))
+def invite(driver, client):
+    """Open a round of one client, and report who was invited."""
+    number = driver.open([client])
+    driver.respond({}, number)
+    return number
 
 
-def hear(policy, state, t, client, loss):
-    policy.observe(state, context(t, 1, 4), losses_of({client: loss}, samples=ONES, chosen=[]))
+def two_in_flight(policy):
+    """Client 0 is in flight during four invitations; 1 and 2 take turns beside it."""
+    driver = buffered(policy)
+    first = invite(driver, 0)
+    for client, loss in ((1, 3.0), (2, 4.0), (1, 3.0), (2, 4.0)):
+        driver.respond(losses_of({client: loss}), invite(driver, client))
+    driver.respond(losses_of({0: 6.0}), first)
+    return driver
 
 
-def two_at_work(policy):
-    """Client 0 is at work during four questions, 1 and 2 take turns beside it."""
-    state = policy.init(4)
-    invite(policy, state, 1, 0)
-    for t, client, loss in ((2, 1, 3.0), (3, 2, 4.0), (4, 1, 3.0), (5, 2, 4.0)):
-        invite(policy, state, t, client)
-        hear(policy, state, t, client, loss)
-    hear(policy, state, 1, 0, 6.0)
-    return state
-
-
-def test_staleness_counts_invitations_over_clients_at_work():
-    state = two_at_work(Pisces())
-    assert (state.most_at_work, state.n_at_work) == (2, 0)
-    assert state.mean.tolist() == [4 / 2, 0, 0, 0]
-    # another answer, one question old: the mean of 2 and 1/2
-    policy = Pisces()
-    invite(policy, state, 6, 0)
-    invite(policy, state, 7, 1)
-    hear(policy, state, 6, 0, 6.0)
-    assert state.mean[0] == 1.25
-    assert (state.most_at_work, state.n_at_work) == (2, 1)
+def test_staleness_counts_invitations_over_clients_in_flight():
+    driver = two_in_flight(Pisces())
+    assert (driver.state.max_in_flight, driver.state.n_in_flight) == (2, 0)
+    assert driver.state.mean.tolist() == [4 / 2, 0, 0, 0]
+    # another response, one invitation old: the mean of 2 and 1/2
+    number = invite(driver, 0)
+    invite(driver, 1)
+    driver.respond(losses_of({0: 6.0}), number)
+    assert driver.state.mean[0] == 1.25
+    assert (driver.state.max_in_flight, driver.state.n_in_flight) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -52,67 +51,65 @@ def test_staleness_counts_invitations_over_clients_at_work():
     ],
 )
 def test_scores_by_hand(penalty, order):
-    policy = Pisces(penalty=penalty)
-    state = two_at_work(policy)
-    left = [0, 1, 2]
+    driver, left = two_in_flight(Pisces(penalty=penalty)), [0, 1, 2]
     for best in order:
-        assert policy.select(state, context(6, 1, 4, available=left), RNG).tolist() == [best]
+        assert driver.select(available=left).tolist() == [best]
         left.remove(best)
 
 
-def test_new_clients_come_first_and_silent_ones_last():
-    policy = Pisces()
-    state = two_at_work(policy)
-    assert policy.select(state, context(6, 1, 4), RNG).tolist() == [3]
-    invite(policy, state, 6, 3)
-    assert policy.select(state, context(7, 3, 4), RNG).tolist() == [0, 1, 2], "3 told nothing"
-    drawn = {
-        int(policy.select(policy.init(4), context(1, 1, 4), np.random.default_rng(s))[0])
-        for s in range(50)
-    }
+def test_unseen_clients_come_first_and_unresponsive_ones_last():
+    driver = two_in_flight(Pisces())
+    assert driver.select().tolist() == [3]
+    invite(driver, 3)
+    assert driver.select(target_responses=3).tolist() == [0, 1, 2], "3 has no utility"
+    fresh = buffered(Pisces())
+    here = fresh.context()
+    drawn = {int(fresh.select(here, np.random.default_rng(s))[0]) for s in range(50)}
     assert drawn == {0, 1, 2, 3}
 
 
-def test_behind_a_barrier_only_late_answers_are_stale():
-    # rounds of 2; client 1 is late: after {0, 1} came {2, 3} and {0, 2}, 4 invitations; at work
+def test_in_synchronous_rounds_only_late_responses_are_stale():
+    # rounds of 2; client 1 is late: after {0, 1} came {2, 3} and {0, 2}, 4 invitations; in flight
     # together were 2, then 1 and two more = 3
-    policy = Pisces()
-    state = policy.init(4)
-
-    def tell(t, losses, chosen):
-        policy.observe(state, context(t, 2, 4), losses_of(losses, samples=ONES, chosen=chosen))
-
-    tell(1, {0: 1.0}, [0, 1])
-    tell(2, {2: 1.0, 3: 1.0}, [2, 3])
-    tell(3, {0: 1.0, 2: 1.0}, [0, 2])
-    tell(1, {1: 9.0}, [])
-    assert state.mean.tolist() == pytest.approx([0, 4 / 3, 0, 0])
-    assert policy.select(state, context(4, 1, 4), RNG).tolist() == [1], "9 / sqrt(7/3) = 5.9"
+    driver = drive(Pisces(), 4, 2, samples=np.ones(4), late="apply")
+    driver.run_round(losses_of({0: 1.0}), cohort=[0, 1])
+    driver.run_round(losses_of({2: 1.0, 3: 1.0}))
+    driver.run_round(losses_of({0: 1.0, 2: 1.0}))
+    driver.respond(losses_of({1: 9.0}), 1)
+    assert driver.state.mean.tolist() == pytest.approx([0, 4 / 3, 0, 0])
+    assert driver.select(target_responses=1).tolist() == [1], "9 / sqrt(7/3) = 5.9"
 
 
-def test_a_client_that_is_never_reported_is_at_work_once():
-    policy = Pisces()
-    state = policy.init(4)
-    for t in range(1, 50):
-        invite(policy, state, t, 0)
-    assert state.most_at_work == state.n_at_work == 1
+def test_a_client_that_is_never_reported_is_in_flight_once():
+    driver = buffered(Pisces())
+    for _ in range(49):
+        invite(driver, 0)
+    assert driver.state.max_in_flight == driver.state.n_in_flight == 1
 
 
-def test_a_late_answer_or_a_timeout_is_stale_and_tells_no_utility():
-    policy = Pisces()
-    state = two_at_work(policy)
-    invite(policy, state, 6, 2)
-    invite(policy, state, 7, 1)
-    policy.observe(state, context(6, 1, 4), report({2: 9.0}, chosen=[], outcome="late"))
-    assert state.mean[2] == pytest.approx((0 + 0 + 1 / 2) / 3)
-    invite(policy, state, 8, 2)
-    invite(policy, state, 9, 0)
-    policy.observe(state, context(7, 1, 4), report({1: 9.0}, chosen=[], outcome="timeout"))
-    # three were at work together in question 9
-    assert state.mean[1] == pytest.approx((0 + 0 + 2 / 3) / 3)
-    assert state.utility.tolist() == [6, 3, 4, 0]
+def test_a_dropped_response_or_a_timeout_is_stale_and_has_no_utility():
+    driver = two_in_flight(Pisces())
+    sixth, seventh = invite(driver, 2), invite(driver, 1)
+    driver.close(sixth)
+    driver.respond({2: 9.0}, sixth)
+    assert driver.state.mean[2] == pytest.approx((0 + 0 + 1 / 2) / 3)
+    invite(driver, 2)
+    invite(driver, 0)
+    driver.respond(timeouts({1: 9.0}), seventh)
+    # three were in flight together at invitation 9
+    assert driver.state.mean[1] == pytest.approx((0 + 0 + 2 / 3) / 3)
+    assert driver.state.utility.tolist() == [6, 3, 4, 0]
 
 
-def test_a_bad_penalty_is_refused():
+@pytest.mark.parametrize(("column", "value"), [("mean", -0.1), ("in_flight", 1)])
+def test_states_that_cannot_be_are_rejected(column, value):
+    state = two_in_flight(Pisces()).state
+    state.check()
+    getattr(state, column)[1] = value
+    with pytest.raises(InvalidInput, match=column):
+        state.check()
+
+
+def test_a_bad_penalty_is_rejected():
     with pytest.raises(InvalidInput, match="penalty must be between 0 and 100, got -1"):
         Pisces(penalty=-1)

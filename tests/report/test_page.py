@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bsfl.report import scenario_findings
+from bsfl.report import scenario_report
 from bsfl.report.scenario import MAX_BARS, in_order, learned_speeds
 from bsfl.runs import run_scenario
 from bsfl.scenario import parse_scenario
@@ -33,7 +33,7 @@ def results(tmp_path_factory):
     }
     scenario = parse_scenario(content, name="page", file="page.toml")
     results = run_scenario(scenario, tmp_path_factory.mktemp("page"), jobs=1)
-    scenario_findings(results).write(results.folder)
+    scenario_report(results).write(results.folder)
     return results
 
 
@@ -67,7 +67,7 @@ def test_learned_speeds_by_hand(results):
     fleet = results.scenario.fleet.build(0)
     records = results.run_file("random", 0).read()
     seen = [
-        fleet.tau_min / min(fleet.latencies(int(r["t"]), 0.0)[5], fleet.tau_max)
+        fleet.tau_min / min(fleet.latencies(int(r["round"]), 0.0)[5], fleet.tau_max)
         for r in records
         if 5 in r["cohort"]
     ]
@@ -78,7 +78,7 @@ def test_learned_speeds_by_hand(results):
     assert speeds.truth == pytest.approx(fleet.mean_speed(1))
 
 
-def test_worlds_that_go_by_the_clock_are_drawn_again_at_the_same_time(tmp_path):
+def test_availability_by_the_clock_is_drawn_again_at_the_same_time(tmp_path):
     (tmp_path / "lives.csv").write_text("client,start_s,end_s\na,0,25\nb,10,45\n")
     lives = {"kind": "intervals", "path": str(tmp_path / "lives.csv"), "period_s": 50.0}
     content = {
@@ -125,8 +125,8 @@ def test_the_page_shows_how_the_data_was_dealt(tmp_path):
         "policies": {"random": {}},
     }
     scenario = parse_scenario(content, name="uneven", file="uneven.toml")
-    scenario_findings(run_scenario(scenario, tmp_path, jobs=1)).write(tmp_path)
-    split = scenario.learning.deal(12, seed=0)
+    scenario_report(run_scenario(scenario, tmp_path, jobs=1)).write(tmp_path)
+    split = scenario.learning.partition(12, seed=0)
     page = (tmp_path / "report.html").read_text()
     assert f"12 clients hold {split.sizes.min():,} to {split.sizes.max():,} samples" in page
     assert f"label skew {split.label_skew:.2f}" in page
@@ -134,6 +134,6 @@ def test_the_page_shows_how_the_data_was_dealt(tmp_path):
         assert part in page
     assert (tmp_path / "data.png").stat().st_size > 10_000
     assert (tmp_path / "data.pdf").exists()
-    who = in_order(split.sizes, MAX_BARS)
-    assert sorted(who) == list(range(12)), "a small fleet is drawn whole"
-    assert split.histogram[who].sum(axis=1).tolist() == sorted(split.sizes)
+    shown = in_order(split.sizes, MAX_BARS)
+    assert sorted(shown) == list(range(12)), "a small fleet is drawn whole"
+    assert split.histogram[shown].sum(axis=1).tolist() == sorted(split.sizes)

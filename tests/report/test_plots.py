@@ -1,10 +1,10 @@
-"""How figures look: a policy the same everywhere, ours in front, on paper, by day and by night."""
+"""How figures look: a policy the same everywhere, ours in front, in files and on pages."""
 
 import numpy as np
 import pytest
 
 from bsfl.policies import POLICIES
-from bsfl.report import paper
+from bsfl.report import figures_matplotlib
 from bsfl.report.plots import (
     COLOURS,
     GREY,
@@ -61,7 +61,7 @@ def test_every_policy_has_a_look_of_its_own_and_ours_share_nothing():
         assert looks[name].marker not in {one.marker for one in others}
 
 
-def test_a_policy_looks_the_same_whoever_else_is_drawn():
+def test_a_policy_looks_the_same_in_any_company():
     alone, many = plot(lines("oort")), plot(lines("a", "random", "b"), lines("pace", "oort"))
     assert alone.look(alone.panels[0].marks[0]) == many.look(many.panels[1].marks[1])
     found = {m.label: many.look(m) for panel in many.panels for m in panel.marks}
@@ -86,9 +86,9 @@ def test_two_seeds_have_no_band():
     assert curve("pace", X, np.array([X, 2 * X, 3 * X])).half is not None
 
 
-def test_a_legend_on_paper_stays_on_it():
+def test_a_legend_fits_into_its_file():
     names = [f"a name that is rather long, number {i}" for i in range(6)]
-    figure = paper.draw(plot(lines(*names), lines(*names)))
+    figure = figures_matplotlib.draw(plot(lines(*names), lines(*names)))
     figure.canvas.draw()
     (legend,) = figure.legends
     box = legend.get_window_extent()
@@ -97,7 +97,7 @@ def test_a_legend_on_paper_stays_on_it():
 
 def test_plotly_takes_every_mark():
     go = pytest.importorskip("plotly.graph_objects")
-    from bsfl.report import screen
+    from bsfl.report import figures_plotly
 
     band, wide = np.full(3, 0.1), np.array([0.1, np.nan, 0.3])
     marks = [
@@ -106,13 +106,13 @@ def test_plotly_takes_every_mark():
         Points(label="dots", x=X, y=X, half=wide, names=["<b>", "b", "c"]),
         Points(label="hue", x=X, y=X, value=X),
         Rule(at=2.0, label="target <b>"),
-        Rule(at=2.0, label="floor", is_upright=True),
+        Rule(at=2.0, label="min-participation", is_upright=True),
     ]
     bars = [Bars(label=k, names=["a", "b"], height=X[:2], is_stacked=False) for k in ("x", "y")]
     heat = [Heat(names=["a", "b"], y=X[:2], value=np.ones((2, 2)), label="share")]
     for own, log, limits in ((marks, "y", (1.0, 100.0)), (bars, "", None), (heat, "", None)):
         panel = Panel(marks=own, log=log, y_range=limits)
-        made = screen.draw(Plot(name="p", caption="c", panels=[panel]), panel)
+        made = figures_plotly.draw(Plot(name="p", caption="c", panels=[panel]), panel)
         go.Figure(made)  # refuses what plotly does not know
         if limits:
             assert made["layout"]["yaxis"]["range"] == [0.0, 2.0], "decades"

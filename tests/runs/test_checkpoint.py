@@ -59,29 +59,29 @@ def task():
 
 
 def play(task, path, rounds, save_every_s=0.0):
-    """Train some rounds, evaluate after every second one, and return all that was told."""
+    """Train some rounds, evaluate after every second one, and return all results."""
     counted = Counting(task)
     kept = Checkpointed(counted, path, save_every_s)
-    params, told = kept.init(0), []
+    params, results = kept.init(0), []
     for t in range(1, rounds + 1):
         updates = kept.train(params, np.array([t % 10, (t + 3) % 10]), t=t, seed=0)
         samples = [update.samples for update in updates]
         params = kept.aggregate(params, updates, shares(samples))
-        told.append(([(update.client, update.loss) for update in updates], samples))
+        results.append(([(update.client, update.loss) for update in updates], samples))
         if t % 2 == 0:
             test = kept.evaluate(params)
-            told.append((test.loss, test.accuracy, test.label_accuracy.tolist()))
-    return counted, params, told
+            results.append((test.loss, test.accuracy, test.label_accuracy.tolist()))
+    return counted, params, results
 
 
-def test_what_is_on_disk_is_told_and_not_trained(task, tmp_path):
-    whole, params, told = play(task, tmp_path / "whole", 9)
+def test_what_is_on_disk_is_returned_and_not_trained(task, tmp_path):
+    whole, params, results = play(task, tmp_path / "whole", 9)
     play(task, tmp_path / "cut", 6)
-    resumed, again, retold = play(task, tmp_path / "cut", 9)
+    resumed, again, results_again = play(task, tmp_path / "cut", 9)
     assert whole.trained == list(range(1, 10))
     assert resumed.trained == [7, 8, 9], "round 6 was the last one saved"
     assert (whole.evaluated, resumed.evaluated) == (4, 2)
-    assert retold == told
+    assert results_again == results
     for layer, arrays in params.params.items():
         for name, array in arrays.items():
             assert np.array_equal(array, again.params[layer][name]), (layer, name)
@@ -90,11 +90,11 @@ def test_what_is_on_disk_is_told_and_not_trained(task, tmp_path):
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:-1] + b"?", lambda b: b"what"])
 def test_a_damaged_checkpoint_costs_time_only(task, tmp_path, damage):
     path = tmp_path / "run.model"
-    _, _, told = play(task, path, 4)
+    _, _, results = play(task, path, 4)
     path.write_bytes(damage(path.read_bytes()))
-    resumed, _, retold = play(task, path, 4)
+    resumed, _, results_again = play(task, path, 4)
     assert resumed.trained == [1, 2, 3, 4]
-    assert retold == told
+    assert results_again == results
 
 
 def test_a_finished_run_keeps_no_checkpoint(tmp_path, monkeypatch):
@@ -107,11 +107,11 @@ def test_a_finished_run_keeps_no_checkpoint(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "round_",
     [
-        {"kind": "barrier"},
-        {"kind": "barrier", "invite": 1.7, "late": "apply"},
+        {"kind": "synchronous"},
+        {"kind": "synchronous", "over_selection": 1.7, "late": "apply"},
         {"kind": "buffered", "concurrency": 4, "buffer": 2},
     ],
-    ids=["barrier", "late", "buffered"],
+    ids=["synchronous", "late", "buffered"],
 )
 def test_a_killed_training_run_ends_with_the_same_accuracy(tmp_path, round_):
     """Kill -9 the real command in the middle of training, as often as it takes."""

@@ -12,13 +12,13 @@ from bsfl.runs.progress import Cell, Lines, Live, Meter, watch
 class Grid:
     """Runs as they would be on disk, played by workers on a clock of their own."""
 
-    def __init__(self, costs, worlds, *, begin_s=0.0, workers=2, first_seed=0):
+    def __init__(self, costs, seeds, *, begin_s=0.0, workers=2, first_seed=0):
         self.scenario = SimpleNamespace(name="study", first_seed=first_seed)
-        self.costs, self.seeds, self.now_s = costs, worlds, 0.0
+        self.costs, self.seeds, self.now_s = costs, seeds, 0.0
         self.begins, free = {}, [0.0] * workers
-        for label, world in self.runs():
+        for label, index in self.runs():
             free.sort()
-            self.begins[label, world] = free[0], free[0] + begin_s
+            self.begins[label, index] = free[0], free[0] + begin_s
             free[0] += begin_s + costs[label]
         self.end_s = max(free)
 
@@ -28,10 +28,10 @@ class Grid:
         return self.now_s
 
     def runs(self):
-        return [(label, world) for world in range(self.seeds) for label in self.costs]
+        return [(label, index) for index in range(self.seeds) for label in self.costs]
 
-    def run_file(self, label, world):
-        opened_s, plays_s = self.begins[label, world]
+    def run_file(self, label, index):
+        opened_s, plays_s = self.begins[label, index]
         done = min(1.0, max(0.0, (self.now_s - plays_s) / self.costs[label]))
         path = SimpleNamespace(exists=lambda: self.now_s >= opened_s)
         return SimpleNamespace(progress=lambda: done, path=path)
@@ -55,7 +55,7 @@ def followed(grid, until_s, step_s=0.3):
         Grid({"a": 100.0}, 2, begin_s=5.0, workers=4),
         Grid({"a": 60.0, "b": 90.0, "c": 45.0}, 1, begin_s=20.0),
     ],
-    ids=["alike", "unlike", "slow to begin", "tiny", "more workers than runs", "one world"],
+    ids=["alike", "unlike", "slow to begin", "tiny", "more workers than runs", "one seed"],
 )
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
 def test_the_time_left_is_right_within_a_factor_of_two_after_a_tenth(grid, share):
@@ -71,10 +71,10 @@ def test_the_time_left_is_right_within_a_factor_of_two_after_a_tenth(grid, share
 def test_a_line_says_what_is_played_how_much_is_done_and_how_long_the_rest_takes():
     grid = Grid({"pace": 10.0, "random": 10.0}, 8, workers=1, first_seed=2)
     meter = followed(grid, 25.2, step_s=1.0)
-    assert meter.text() == " 16% · world 2 of 8 · pace · seed 3 · 2 min 15 s left"
-    assert "study · world" not in meter.text()
+    assert meter.text() == " 16% · pace · seed 3 (2 of 8) · 2 min 15 s left"
+    assert "study · pace" not in meter.text()
     grid = Grid({"pace": 10.0, "random": 10.0}, 8, workers=2)
-    assert "world 2 of 8 · pace · seed 1 (and 1 more)" in followed(grid, 15.2, step_s=1.0).text()
+    assert "pace · seed 1 (2 of 8) and 1 more" in followed(grid, 15.2, step_s=1.0).text()
 
 
 def test_what_was_there_before_tells_nothing_of_the_pace():
@@ -97,7 +97,7 @@ def test_without_a_terminal_there_is_a_plain_line_for_every_tenth():
         lines.show(meter)
     said = stream.getvalue().splitlines()
     assert len(said) == 9
-    assert said[4] == "50% · world 6 of 10 · a · seed 5 · 50 s left"
+    assert said[4] == "50% · a · seed 5 (6 of 10) · 50 s left"
     assert not any("\r" in line for line in said)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from bsfl.analysis.summary import summarise
 from bsfl.errors import InvalidInput
-from bsfl.files import sealed
-from bsfl.report import scenario_findings
+from bsfl.persistence import checksummed
+from bsfl.report import scenario_report
 from bsfl.runs import open_results, read_manifest, run_scenario
 from small_scenario import parse
 
@@ -102,28 +102,28 @@ def test_the_advice_helps(finished, folder):
     assert {path: path.read_bytes() for path in folder.rglob("*.records")} == run_s
 
 
-def test_a_run_that_was_cut_before_its_seal_is_compared_and_sealed(folder):
+def test_a_run_that_was_interrupted_before_its_checksums_is_compared_and_finalised(folder):
     run = open_results(folder).run_file("bsfl", 0)
-    run.seal_path.unlink()
+    run.checksum_path.unlink()
     with pytest.raises(InvalidInput, match="is not finished .100%.; run the scenario again"):
         report(folder)
     run_scenario(parse(), folder, jobs=1)
     report(folder)
-    run.seal_path.unlink()
+    run.checksum_path.unlink()
     run.path.write_bytes(run.path.read_bytes()[:-1] + b"?")
     with pytest.raises(InvalidInput, match="differs from what is computed now"):
         run_scenario(parse(), folder, jobs=1)
 
 
-def test_a_longer_file_is_not_sealed(folder):
+def test_a_longer_file_is_not_finalised(folder):
     run = open_results(folder).run_file("bsfl", 0)
-    run.seal_path.unlink()
+    run.checksum_path.unlink()
     run.path.write_bytes(run.path.read_bytes() * 2)
     with pytest.raises(InvalidInput, match="differs from what is computed now"):
         run_scenario(parse(), folder, jobs=1)
 
 
-def test_folders_of_earlier_versions_are_read_and_sealed_when_they_are_continued(folder):
+def test_folders_of_earlier_versions_are_read_and_finalised_when_they_are_continued(folder):
     before = report(folder)
     as_older(folder)
     assert report(folder) == before
@@ -135,39 +135,39 @@ def test_folders_of_earlier_versions_are_read_and_sealed_when_they_are_continued
     now = open_results(folder)
     assert not now.is_older
     assert {path: path.read_bytes() for path in records} == records
-    assert now.run_file("bsfl", 0).seal()["versions"]["bsfl"] == "0.1.0rc1"
-    assert now.run_file("bsfl", 2).seal()["versions"]["bsfl"] != "0.1.0rc1"
+    assert now.run_file("bsfl", 0).checksums()["versions"]["bsfl"] == "0.1.0rc1"
+    assert now.run_file("bsfl", 2).checksums()["versions"]["bsfl"] != "0.1.0rc1"
     attack(folder, 200)
 
 
 def test_runs_of_different_versions_are_called_so(folder):
     assert report(folder)["warnings"] == []
     run = open_results(folder).run_file("bsfl", 1)
-    versions = run.seal()["versions"]
-    run.write_seal(versions | {"numpy": "1.0.0"})
-    findings = scenario_findings(open_results(folder))
+    versions = run.checksums()["versions"]
+    run.finalise(versions | {"numpy": "1.0.0"})
+    made = scenario_report(open_results(folder))
     line = (
         "study: its runs were made by different versions "
         f"(numpy {np.__version__} and 1.0.0) and may differ by that."
     )
-    assert findings.verdict[-1] == line
-    assert findings.numbers["warnings"] == [line]
-    assert findings.numbers["versions"] == [versions, versions | {"numpy": "1.0.0"}]
+    assert made.verdict[-1] == line
+    assert made.numbers["warnings"] == [line]
+    assert made.numbers["versions"] == [versions, versions | {"numpy": "1.0.0"}]
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[]", b"7", b"[" * 10**5, b"\xff", b'{"format": 2}']
 )
-def test_what_is_no_sealed_file(tmp_path, content):
+def test_a_file_without_valid_checksum_is_damaged(tmp_path, content):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match="a.json is damaged; do this"):
-        sealed.read(path, advice="do this")
+        checksummed.read(path, advice="do this")
 
 
-def test_a_file_without_a_seal_is_of_an_earlier_version(tmp_path):
+def test_a_file_without_a_checksum_is_of_an_earlier_version(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"a": 1}')
-    assert sealed.read(path, advice="") == {"format": 1, "a": 1}
-    sealed.write(path, {"a": "\n}"})
-    assert sealed.read(path, advice="") == {"format": 2, "a": "\n}"}
+    assert checksummed.read(path, advice="") == {"format": 1, "a": 1}
+    checksummed.write(path, {"a": "\n}"})
+    assert checksummed.read(path, advice="") == {"format": 2, "a": "\n}"}

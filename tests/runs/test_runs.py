@@ -16,11 +16,11 @@ from rich.console import Console
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import summarise
 from bsfl.analysis.tables import summary_table
-from bsfl.cli.findings import drawn
+from bsfl.cli.reports import drawn
 from bsfl.errors import InvalidInput
-from bsfl.fairness import gini
-from bsfl.files import sealed
-from bsfl.report import scenario_findings
+from bsfl.estimators.fairness import gini
+from bsfl.persistence import checksummed
+from bsfl.report import scenario_report
 from bsfl.runs import Results, open_results, read_manifest, run_scenario
 from bsfl.runs import run as runner
 from bsfl.simulation import simulate
@@ -40,11 +40,11 @@ def finished(tmp_path_factory):
 
 def test_records_hold_what_the_simulation_said(finished):
     scenario = finished.scenario
-    world = scenario.fleet.build(1)
+    fleet = scenario.fleet.build(1)
     records = list(
         simulate(
-            scenario.policy("bsfl", world),
-            world,
+            scenario.policy("bsfl", fleet),
+            fleet,
             cohort_size=3,
             rounds=30,
             seed=1,
@@ -52,7 +52,7 @@ def test_records_hold_what_the_simulation_said(finished):
         )
     )
     stored = finished.run_file("bsfl", 1).read()
-    for name in ("t", "n_available", "n_timeouts", "duration_s", "clock_s", "regret"):
+    for name in ("round", "n_available", "n_timeouts", "duration_s", "clock_s", "regret"):
         assert stored[name].tolist() == [getattr(r, name) for r in records]
     assert [tuple(c) for c in stored["cohort"].tolist()] == [r.cohort for r in records]
 
@@ -62,17 +62,17 @@ def test_who_fails_is_named(tmp_path, monkeypatch):
         "from bsfl import UniformRandom\n"
         "class Fails(UniformRandom):\n"
         "    def observe(self, state, context, report):\n"
-        "        if context.t == 4: raise ZeroDivisionError('by hand')\n"
+        "        if context.round == 4: raise ZeroDivisionError('by hand')\n"
         "class Cheats(UniformRandom):\n"
         "    def select(self, state, context, rng):\n"
-        "        return super().select(state, context, rng)[:2 if context.t == 4 else 3]\n"
+        "        return super().select(state, context, rng)[:2 if context.round == 4 else 3]\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ZeroDivisionError) as told:
+    with pytest.raises(ZeroDivisionError) as error:
         run_scenario(parse(policies__x={"policy": "mine.py:Fails"}), tmp_path / "one", jobs=2)
-    assert told.value.__notes__ == ["in study [policies.x], seed 0"]
+    assert error.value.__notes__ == ["in study [policies.x], seed 0"]
     with pytest.raises(
-        InvalidInput, match=r"study \[policies.x\], seed .*: the policy must choose 3"
+        InvalidInput, match=r"study \[policies.x\], seed .*: the policy must select 3"
     ):
         run_scenario(parse(policies__x={"policy": "mine.py:Cheats"}), tmp_path / "two", jobs=2)
 
@@ -174,7 +174,9 @@ def test_the_summary_by_hand(finished):
         for s in range(2)
     ]
     assert row["gini"]["mean"] == pytest.approx(np.mean([gini(c) for c in counts]))
-    assert row["min_share"]["mean"] == pytest.approx(np.mean([c.min() for c in counts]) / 7.5)
+    assert row["min_participation"]["mean"] == pytest.approx(
+        np.mean([c.min() for c in counts]) / 7.5
+    )
     regret = [finished.run_file("bsfl", s).read()["regret"].sum() for s in range(2)]
     assert row["regret"]["mean"] == pytest.approx(np.mean(regret))
     assert summary["theorem_1_bound"] > max(regret)
@@ -275,14 +277,14 @@ from bsfl.errors import InvalidInput
 
 class Refuses(UniformRandom):
     def select(self, state, context, rng):
-        raise InvalidInput("not in this world")
+        raise InvalidInput("not with this seed")
 """
 
 
 def test_nothing_is_written_for_a_scenario_that_cannot_run(tmp_path):
     (tmp_path / "rules.py").write_text(REFUSES)
     mine = parse(policies__mine={"policy": f"{tmp_path}/rules.py:Refuses"})
-    with pytest.raises(InvalidInput, match=r"study \[policies.mine\]: not in this world"):
+    with pytest.raises(InvalidInput, match=r"study \[policies.mine\]: not with this seed"):
         run_scenario(mine, tmp_path / "out", jobs=1)
     with pytest.raises(InvalidInput, match="jobs must be -1 or at least 1, got 0"):
         run_scenario(parse(), tmp_path / "out", jobs=0)
@@ -294,7 +296,7 @@ def test_versions_of_the_first_run_stay(finished, tmp_path):
     path = tmp_path / "manifest.json"
     manifest = read_manifest(tmp_path)
     older = manifest | {"versions": manifest["versions"] | {"numpy": "1.0.0"}}
-    sealed.write(path, older)
+    checksummed.write(path, older)
     run_scenario(parse(), tmp_path, jobs=1)
     assert read_manifest(tmp_path) == older, "nothing was missing, so nothing is new"
     run_scenario(parse(), tmp_path, seeds=3, jobs=1)
@@ -325,7 +327,7 @@ def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
 )
 def test_odd_scenarios_can_be_reported(tmp_path, changes):
     results = run_scenario(parse(**changes), tmp_path, jobs=1)
-    findings = scenario_findings(results)
-    findings.write(tmp_path)
-    json.dumps(findings.numbers, allow_nan=False)
+    report = scenario_report(results)
+    report.write(tmp_path)
+    json.dumps(report.numbers, allow_nan=False)
     Console(file=io.StringIO()).print(drawn(summary_table(summarise(results), "selection")))

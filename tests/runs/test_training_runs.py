@@ -105,8 +105,8 @@ def test_a_regression_is_timed_to_a_loss(finished):
 
 def test_data_sizes_of_the_fleet_are_those_of_the_split():
     uneven = scenario(split={"kind": "quantity", "sigma": 1.0, "quality": [0.5, 1.0]})
-    split = uneven.learning.deal(20, seed=3)
-    fleet = uneven.world(3)
+    split = uneven.learning.partition(20, seed=3)
+    fleet = uneven.build_fleet(3)
     assert fleet.samples.tolist() == split.sizes.tolist()
     assert fleet.quality.tolist() == split.quality.tolist()
     assert uneven.training(3).task.samples.tolist() == split.sizes.tolist()
@@ -119,7 +119,7 @@ def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
         def observe(self, state, context, seen):
             heard.append(seen)
 
-    world = scenario().world(0)
+    fleet = scenario().build_fleet(0)
     trained = []
 
     class Spy:
@@ -140,7 +140,7 @@ def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
             return self.task.evaluate(params)
 
     training = Training(Spy(scenario().training(0).task), seed=0)
-    list(simulate(Listener(), world, cohort_size=10, rounds=30, training=training))
+    list(simulate(Listener(), fleet, cohort_size=10, rounds=30, training=training))
     assert any(np.any(seen.outcome == 1) for seen in heard), "some were late"
     for seen, who in zip(heard, trained, strict=True):
         in_time = seen.outcome == 0
@@ -182,8 +182,8 @@ policies = { bsfl = {}, random = {} }
 def test_the_last_digits_do_not_depend_on_the_number_of_processes(tmp_path):
     (tmp_path / "images.toml").write_text(STUDY)
     free = {k: v for k, v in os.environ.items() if k != XLA_THREADS}
-    told = free | {XLA_THREADS: "1"}
-    for jobs, env in (("1", told), ("1", free), ("2", free)):
+    one_thread = free | {XLA_THREADS: "1"}
+    for jobs, env in (("1", one_thread), ("1", free), ("2", free)):
         out = tmp_path / f"{len(env)}-{jobs}"
         command = [sys.executable, "-m", "bsfl.cli", "run", "images.toml", "--jobs", jobs]
         subprocess.run([*command, "--out", str(out)], cwd=tmp_path, env=env, check=True)

@@ -136,12 +136,12 @@ def written(home, more="", **changes):
 
 def test_everything_in_a_scenario_may_stand_in_a_file_of_ones_own(home):
     scenario = read_scenario(written(home, TASK))
-    world = scenario.world(0)
-    assert scenario.policy("mine", world).patience == 5
-    assert world.available(1, 0.0).tolist() == list(range(1, 12, 2))
-    draws = np.array([world.latency.draw(t, np.random.default_rng(t)) for t in range(300)])
+    clients = scenario.build_fleet(0)
+    assert scenario.policy("mine", clients).patience == 5
+    assert clients.available(1, 0.0).tolist() == list(range(1, 12, 2))
+    draws = np.array([clients.latency.draw(t, np.random.default_rng(t)) for t in range(300)])
     assert draws.shape == (300, 12)
-    exact = world.latency.mean_inverse(1, 0.1, 60.0)
+    exact = clients.latency.mean_inverse(1, 0.1, 60.0)
     assert np.mean(1 / np.clip(draws, 0.1, 60.0), axis=0) == pytest.approx(exact, rel=0.3)
     task = scenario.training(0).task
     assert task.step == 0.25
@@ -155,7 +155,7 @@ def test_everything_in_a_scenario_may_stand_in_a_file_of_ones_own(home):
 @pytest.mark.slow
 def test_data_and_split_of_ones_own_are_trained(home):
     scenario = read_scenario(written(home, LEARNING))
-    assert scenario.world(0).samples.tolist() == [14.0] * 4 + [13.0] * 8, "160 of 200 over 12"
+    assert scenario.build_fleet(0).samples.tolist() == [14.0] * 4 + [13.0] * 8, "160 of 200 over 12"
     results = run_scenario(scenario, home / "out", seeds=1, jobs=1)
     records = results.records("mine")[0]
     assert records["test_accuracy"][-1] > 0.9, "two blobs, more than two deviations apart"
@@ -346,12 +346,12 @@ def test_clients_keep_their_names_from_the_log_and_the_data(tmp_path):
     (tmp_path / "own.toml").write_text(OWN_DATA)
     scenario = read_scenario(tmp_path / "own.toml")
     assert scenario.learning.kind == "client"
-    world = scenario.world(0)
-    assert list(world.ids) == ["phone-0", "phone-1", "phone-2", "phone-3"]
-    assert world.latencies(1, 0.0).tolist() == [seconds[name] for name in world.ids]
+    clients = scenario.build_fleet(0)
+    assert list(clients.ids) == ["phone-0", "phone-1", "phone-2", "phone-3"]
+    assert clients.latencies(1, 0.0).tolist() == [seconds[name] for name in clients.ids]
     found = bsfl.compare("random", tmp_path / "own.toml", seeds=1, jobs=1, progress=False)
     rounds = found.results.to_frame()
-    assert {name for cohort in rounds["cohort"] for name in cohort} <= set(world.ids)
+    assert {name for cohort in rounds["cohort"] for name in cohort} <= set(clients.ids)
     for row in rounds.itertuples():
         assert row.duration_s == min(60.0, max(seconds[name] for name in row.cohort))
 
@@ -360,14 +360,14 @@ def test_a_trace_without_data_keeps_names_too(tmp_path):
     (tmp_path / "log.csv").write_text("client,latency_s\na,1\nb,2\n")
     text = OWN_DATA.replace('[learning]\ndataset = "data.npz"\n', "")
     (tmp_path / "own.toml").write_text(text)
-    world = read_scenario(tmp_path / "own.toml").world(0)
-    names = sorted(world.ids)
+    clients = read_scenario(tmp_path / "own.toml").build_fleet(0)
+    names = sorted(clients.ids)
     assert [name.partition("+")[0] for name in names] == sorted(n[0] for n in names)
     assert len(set(names)) == 4, "four clients follow two"
-    times = dict(zip(world.ids, world.latencies(1, 0.0).tolist(), strict=True))
+    times = dict(zip(clients.ids, clients.latencies(1, 0.0).tolist(), strict=True))
     assert all(seconds == {"a": 1.0, "b": 2.0}[name[0]] for name, seconds in times.items())
-    assert world.name(0) == world.ids[0]
-    assert find_scenario("phones").world(0).name(3) == "3"
+    assert clients.name(0) == clients.ids[0]
+    assert find_scenario("phones").build_fleet(0).name(3) == "3"
 
 
 def test_the_manifest_says_which_files_were_read(home):

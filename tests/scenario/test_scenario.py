@@ -9,13 +9,14 @@ import pytest
 from bsfl import Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import POLICIES
-from bsfl.rounds import BufferPlan, RoundPlan
+from bsfl.rounds import BufferPlan
 from bsfl.scenario import (
     find_scenario,
     parse_scenario,
     read_scenario,
     shipped_scenarios,
 )
+from bsfl.types import RoundPlan
 from small_scenario import SMALL, parse
 
 
@@ -23,9 +24,9 @@ from small_scenario import SMALL, parse
 def test_shipped_scenarios_are_sound(name):
     scenario = find_scenario(name)
     assert scenario.name == name
-    world = scenario.fleet.build(seed=3)
+    clients = scenario.fleet.build(seed=3)
     for label in scenario.policies:
-        scenario.policy(label, world)
+        scenario.policy(label, clients)
 
 
 def test_the_default_policy_plays_in_the_first_scenario_of_a_newcomer():
@@ -39,20 +40,20 @@ def test_what_a_scenario_says_is_built():
         fleet__failures={"probability": 0.25},
         fleet__data={"mean_samples": 50, "size_sigma": 0.5, "quality": [0.5, 1.0]},
     )
-    world = scenario.fleet.build(seed=1)
-    assert world.n_clients == 12
-    assert 0 < len(world.available(1, 0.0)) < 12
-    assert np.isinf(np.concatenate([world.latencies(t, 0.0) for t in range(1, 20)])).any()
-    assert world.latency.phase(1) != world.latency.phase(9)
-    assert world.samples.mean() == pytest.approx(50, rel=0.05)
-    assert np.all((world.quality >= 0.5) & (world.quality <= 1.0))
-    assert scenario.policy("bsfl", world).tau_max == 60.0, "the deadline is the server's own"
+    clients = scenario.fleet.build(seed=1)
+    assert clients.n_clients == 12
+    assert 0 < len(clients.available(1, 0.0)) < 12
+    assert np.isinf(np.concatenate([clients.latencies(t, 0.0) for t in range(1, 20)])).any()
+    assert clients.latency.phase(1) != clients.latency.phase(9)
+    assert clients.samples.mean() == pytest.approx(50, rel=0.05)
+    assert np.all((clients.quality >= 0.5) & (clients.quality <= 1.0))
+    assert scenario.policy("bsfl", clients).tau_max == 60.0, "the deadline is the server's own"
     learning = {"dataset": "fashion-mnist-small"}
     planned = parse(policies__tifl={}, learning=learning)
-    assert planned.policy("tifl", world).rounds == planned.rounds, "and how long it plans for"
+    assert planned.policy("tifl", clients).rounds == planned.rounds, "and how long it plans for"
 
 
-def test_worlds_depend_on_the_seed():
+def test_clients_depend_on_the_seed():
     spec = parse().fleet
     assert np.array_equal(spec.build(1).latencies(2, 0.0), spec.build(1).latencies(2, 0.0))
     assert not np.array_equal(spec.build(1).latencies(2, 0.0), spec.build(2).latencies(2, 0.0))
@@ -72,7 +73,7 @@ def test_a_few_clients_may_be_flaky():
     assert np.all(lost == lost[0]), "the same clients in every round"
     assert np.sum(lost[0]) == 3, "a quarter of 12"
     other = scenario.fleet.build(2).latencies(1, 0.0)
-    assert not np.array_equal(np.isinf(other), lost[0]), "others in another world"
+    assert not np.array_equal(np.isinf(other), lost[0]), "others with another seed"
     with_base = parse(fleet__failures={**failures, "base": 0.25}).fleet.build(1).latency
     assert sorted(with_base.probability) == [0.25] * 9 + [1.0] * 3
 
@@ -82,10 +83,10 @@ def test_clients_may_live_as_a_file_or_a_week_says(tmp_path):
     part = 'kind = "intervals"\npath = "lives.csv"\nperiod_s = 86400\nstart_hour = 1.5'
     text = SMALL.replace("[objective]", f"[fleet.availability]\n{part}\n\n[objective]")
     (tmp_path / "own.toml").write_text(text)
-    world = read_scenario(tmp_path / "own.toml").world(0)
+    clients = read_scenario(tmp_path / "own.toml").build_fleet(0)
     # everyone follows the one record: at half past one they have been there for half an hour
-    assert world.online_s(0.0).tolist() == [1800.0] * 12
-    assert len(world.available(1, 1800.0)) == 0
+    assert clients.online_s(0.0).tolist() == [1800.0] * 12
+    assert len(clients.available(1, 1800.0)) == 0
     week = parse(fleet__availability={"kind": "week", "start_hour": 5.0}).fleet.build(0)
     assert week.availability.origin_s == 5 * 3600
     assert parse().fleet.build(0).online_s(0.0) is None
@@ -244,7 +245,7 @@ def test_mistakes_are_named_with_their_place(changes, message):
 
 
 def test_a_genie_cannot_meet_drift():
-    with pytest.raises(InvalidInput, match=r"\[policies.genie\]: genie knows one truth"):
+    with pytest.raises(InvalidInput, match=r"\[policies.genie\]: genie knows one speed"):
         parse(fleet__drift={"at": 4, "share": 0.5}, policies__genie={})
 
 
@@ -274,7 +275,7 @@ def test_finding_scenarios(tmp_path):
     [
         (
             {"policies__oort": {}},
-            r"\[policies.oort\]: this policy needs losses, which nobody reports without \[learning\]",
+            r"\[policies.oort\]: this policy needs losses, which no client reports without \[learning\]",
         ),
         (
             {"policies__weighted": {}},
@@ -282,7 +283,7 @@ def test_finding_scenarios(tmp_path):
         ),
     ],
 )
-def test_a_policy_that_needs_what_nobody_tells_is_refused(changes, message):
+def test_a_policy_that_needs_what_no_client_reports_is_rejected(changes, message):
     with pytest.raises(InvalidInput, match=message):
         parse(**changes)
 
@@ -301,15 +302,24 @@ def test_a_policy_of_the_users_own_is_found_beside_the_file(tmp_path):
     ("table", "message"),
     [
         (
-            {"kind": "barrier", "invite": 0.5},
-            "invite must be a finite number of at least 1, got 0.5",
+            {"kind": "synchronous", "over_selection": 0.5},
+            "over_selection must be a finite number of at least 1, got 0.5",
         ),
-        ({"kind": "barrier", "quorum": 4}, "quorum must not exceed the cohort_size of 3, got 4"),
-        ({"kind": "barrier", "invit": 1.3}, "has no setting 'invit'; did you mean 'invite'?"),
-        ({"kind": "barrier", "invite": 4.1}, "13 clients at work are more than the 12 there are"),
-        ({"kind": "barrier", "late": "keep"}, "late must be one of drop, apply, got 'keep'"),
+        (
+            {"kind": "synchronous", "min_responses": 4},
+            "min_responses must not exceed the cohort_size of 3, got 4",
+        ),
+        (
+            {"kind": "synchronous", "over_selectio": 1.3},
+            "has no setting 'over_selectio'; did you mean 'over_selection'?",
+        ),
+        (
+            {"kind": "synchronous", "over_selection": 4.1},
+            "13 clients in flight are more than the 12 clients of the fleet",
+        ),
+        ({"kind": "synchronous", "late": "keep"}, "late must be one of apply, drop, got 'keep'"),
         ({"kind": "buffered", "buffer": 4}, "buffer must not exceed the concurrency of 3, got 4"),
-        ({"kind": "buffered", "concurrency": 13}, "13 clients at work are more than the 12"),
+        ({"kind": "buffered", "concurrency": 13}, "13 clients in flight are more than the 12"),
         ({"kind": "bufferd"}, "unknown round 'bufferd'; did you mean 'buffered'?"),
         ({"kind": 3}, "unknown round 3"),
         (1.3, "expected a table, got 1.3"),
@@ -322,7 +332,7 @@ def test_wrong_rounds_are_named_before_anything_runs(table, message):
 
 
 @pytest.mark.parametrize(
-    "table", [{"kind": "barrier", "invite": 1.4}, {"kind": "buffered", "buffer": 2}]
+    "table", [{"kind": "synchronous", "over_selection": 1.4}, {"kind": "buffered", "buffer": 2}]
 )
 def test_regret_is_that_of_rounds_that_wait_for_everyone(table):
     with pytest.raises(InvalidInput, match="regret is that of rounds that wait for all"):
@@ -330,9 +340,13 @@ def test_regret_is_that_of_rounds_that_wait_for_everyone(table):
 
 
 def test_the_rounds_of_a_scenario():
-    assert parse().plan == RoundPlan(cohort_size=3, deadline_s=60.0, lifetime_s=60.0)
-    late = parse(round={"kind": "barrier", "invite": 1.5, "quorum": 2}, objective=None).plan
-    assert (late.most_invited, late.quorum, late.expiry_s()) == (5, 2, 120.0)
+    assert parse().plan == RoundPlan(
+        target_responses=3, late="drop", deadline_s=60.0, lifetime_s=60.0
+    )
+    late = parse(
+        round={"kind": "synchronous", "over_selection": 1.5, "min_responses": 2}, objective=None
+    ).plan
+    assert (late.max_invited, late.min_responses, late.expiry_s()) == (5, 2, 120.0)
     free = parse(round={"kind": "buffered", "buffer": 2, "deadline_s": 9.0}, objective=None).plan
     assert free == BufferPlan(concurrency=3, buffer=2, deadline_s=9.0)
 

@@ -40,7 +40,7 @@ ODD = (
     *("../../etc/passwd", "/dev/zero", "no/such.py:Class", "mine.py:", ":", "os:system", "NaN"),
     *([], [[]], [1], [1.0, 2.0], [2.0, 1.0], [math.nan, 1.0], [HUGE, 1], ["a"], [[1, [2, {}]]]),
     *({}, {"kind": "barrier"}, {"kind": 3}, {"": ""}, {"a": {"b": {"c": []}}}),
-    *({"kind": "lognormal", "quantile": math.nan}, {"kind": "floor", "share": HUGE}),
+    *({"kind": "lognormal", "quantile": math.nan}, {"kind": "min-participation", "share": HUGE}),
     *(datetime.date(1979, 5, 27), datetime.time(7, 32), datetime.datetime(1979, 5, 27, 7, 32)),
 )
 KEYS = (
@@ -50,9 +50,9 @@ KEYS = (
     *(
         "alpha",
         "policy",
-        "invite",
+        "over_selection",
         "deadline_s",
-        "quorum",
+        "min_responses",
         "late",
         "buffer",
         "concurrency",

@@ -1,15 +1,17 @@
 """The loop, the clock, and regret against exhaustive search."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from bsfl._core.events import OpenRound
 from bsfl.errors import InvalidInput
-from bsfl.fairness import gini, participation
+from bsfl.estimators.fairness import gini, participation
 from bsfl.fleet import Flaky, Fleet, Independent, Intervals, Scaled, lognormal
 from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
-from bsfl.records import Report, RoundContext
-from bsfl.rounds import BufferPlan, RoundPlan
+from bsfl.rounds import BufferPlan
 from bsfl.simulation import (
     Objective,
     RegretMeter,
@@ -18,8 +20,10 @@ from bsfl.simulation import (
     regret_bound,
     simulate,
 )
-from bsfl.simulation.barrier import run_round
+from bsfl.simulation.in_flight import report_of, round_duration
+from bsfl.simulation.simulate import engine_for
 from bsfl.solvers import energy, solve_exhaustive
+from bsfl.types import TIMEOUT, RoundPlan, RoundReport
 
 
 def fleet(k=12, seed=0, **more):
@@ -28,27 +32,37 @@ def fleet(k=12, seed=0, **more):
     return Fleet(**(settings | {"seed": seed} | more))
 
 
-def run(*cohort, latencies, **plan):
-    settings = {"cohort_size": max(len(cohort), 1), "deadline_s": 60.0} | plan
-    clients = np.array(cohort, dtype=int)
-    return run_round(clients, np.array(latencies)[clients], RoundPlan(**settings))
+def run(*cohort, latencies, **settings):
+    """Return the duration of a round, its report, and the clients that are still pending."""
+    settings = {"target_responses": max(len(cohort), 1), "deadline_s": 60.0} | settings
+    plan, clients = RoundPlan(**settings), np.array(cohort, dtype=int)
+    latency_s = np.array(latencies)[clients]
+    duration_s = round_duration(latency_s, plan)
+    report, pending = report_of(clients, latency_s, duration_s, plan)
+    return duration_s, report, clients[pending].tolist()
+
+
+def n_timeouts(report):
+    return np.count_nonzero(report.outcome == TIMEOUT)
 
 
 class Cheats(UniformRandom):
-    """Choose whoever it likes, there or not."""
+    """Selects any client, available or not."""
 
     def select(self, state, context, rng):
         return (
-            np.arange(context.cohort_size) if context.t > 3 else super().select(state, context, rng)
+            np.arange(context.n_invited)
+            if context.round > 3
+            else super().select(state, context, rng)
         )
 
 
 @pytest.mark.parametrize("plan", [None, BufferPlan(concurrency=3, buffer=3)])
-def test_nobody_wins_by_choosing_clients_that_are_not_there(plan):
-    world = fleet(availability=Independent(0.3))
-    rounds = simulate(Cheats(), world, cohort_size=3, rounds=50, plan=plan)
+def test_no_policy_wins_by_selecting_clients_that_are_not_available(plan):
+    clients = fleet(availability=Independent(0.3))
+    rounds = simulate(Cheats(), clients, cohort_size=3, rounds=50, plan=plan)
     with pytest.raises(
-        InvalidInput, match="must choose . distinct available clients.* not available"
+        InvalidInput, match="must select . distinct available clients.* not available"
     ):
         list(rounds)
 
@@ -65,55 +79,57 @@ def test_a_policy_may_return_a_list_and_must_be_an_object():
 
 def test_a_round_lasts_as_long_as_its_slowest_member_up_to_the_deadline():
     latencies = [1.0, 5.0, 70.0, np.inf]
-    quick = run(0, 1, latencies=latencies)
-    assert (quick.duration_s, quick.n_timeouts) == (5.0, 0)
-    late = run(1, 2, 3, latencies=latencies)
-    assert (late.duration_s, late.n_timeouts) == (60.0, 2)
-    assert late.report.latency.tolist() == [5.0, 60.0, 60.0]
-    assert late.report.outcome.tolist() == [0, 1, 1]
-    nobody = run(latencies=latencies)
-    assert nobody.duration_s == 60.0, "waiting for somebody to come takes time, too"
+    duration_s, report, _ = run(0, 1, latencies=latencies)
+    assert (duration_s, n_timeouts(report)) == (5.0, 0)
+    duration_s, report, _ = run(1, 2, 3, latencies=latencies)
+    assert (duration_s, n_timeouts(report)) == (60.0, 2)
+    assert report.latency_s.tolist() == [5.0, 60.0, 60.0]
+    assert report.outcome.tolist() == [0, 1, 1]
+    duration_s, _, _ = run(latencies=latencies)
+    assert duration_s == 60.0, "waiting for clients to come takes time, too"
 
 
-def test_answers_at_the_deadline_are_in_time():
-    round_ = run(0, 1, 2, 3, latencies=[60.0, 60.0, np.nextafter(60.0, 61.0), 2.0])
-    assert (round_.duration_s, round_.n_timeouts) == (60.0, 1)
-    assert round_.report.outcome.tolist() == [0, 0, 1, 0]
+def test_responses_at_the_deadline_are_in_time():
+    latencies = [60.0, 60.0, np.nextafter(60.0, 61.0), 2.0]
+    duration_s, report, _ = run(0, 1, 2, 3, latencies=latencies)
+    assert (duration_s, n_timeouts(report)) == (60.0, 1)
+    assert report.outcome.tolist() == [0, 0, 1, 0]
 
 
 def test_rounds_on_the_virtual_clock_follow_the_plan():
-    """Over-selection ends at the m-th answer, a quorum may come after the deadline."""
-    first_two = run(0, 1, 2, latencies=[9.0, 3.0, 5.0], cohort_size=2)
-    assert (first_two.duration_s, first_two.n_timeouts) == (5.0, 0)
-    assert first_two.report.clients.tolist() == [1, 2]
-    assert [part.tolist() for part in first_two.at_work] == [[0], [9.0]], "not overdue yet"
-    ties = run(0, 1, 2, latencies=[5.0, 3.0, 5.0], cohort_size=2)
-    assert (ties.duration_s, ties.n_timeouts) == (5.0, 0)
-    for latencies, duration_s in (([1.0, 80.0, 80.0, 90.0], 80.0), ([1.0, 130.0, 99.0], 99.0)):
-        waited = run(*range(len(latencies)), latencies=latencies, quorum=2)
-        assert (waited.duration_s, waited.n_timeouts) == (duration_s, 1)
-    given_up = run(0, 1, latencies=[1.0, 130.0], quorum=2)
-    assert (given_up.duration_s, given_up.n_timeouts) == (120.0, 1)
+    """Over-selection ends at the m-th response; min_responses may come after the deadline."""
+    duration_s, report, pending = run(0, 1, 2, latencies=[9.0, 3.0, 5.0], target_responses=2)
+    assert (duration_s, n_timeouts(report)) == (5.0, 0)
+    assert report.clients.tolist() == [1, 2]
+    assert pending == [0], "not overdue yet"
+    duration_s, report, _ = run(0, 1, 2, latencies=[5.0, 3.0, 5.0], target_responses=2)
+    assert (duration_s, n_timeouts(report)) == (5.0, 0), "a tie"
+    for latencies, seconds in (([1.0, 80.0, 80.0, 90.0], 80.0), ([1.0, 130.0, 99.0], 99.0)):
+        everyone = range(len(latencies))
+        duration_s, report, _ = run(*everyone, latencies=latencies, min_responses=2)
+        assert (duration_s, n_timeouts(report)) == (seconds, 1)
+    duration_s, report, _ = run(0, 1, latencies=[1.0, 130.0], min_responses=2)
+    assert (duration_s, n_timeouts(report)) == (120.0, 1), "the invitations expire"
 
 
 def test_the_clock_adds_up_what_the_fleet_drew():
-    world = fleet()
-    records = list(simulate(UniformRandom(), world, cohort_size=3, rounds=20, seed=4))
+    clients = fleet()
+    records = list(simulate(UniformRandom(), clients, cohort_size=3, rounds=20, seed=4))
     clock = 0.0
     for record in records:
-        clock += min(world.latencies(record.t, clock)[list(record.cohort)].max(), 60.0)
+        clock += min(clients.latencies(record.round, clock)[list(record.cohort)].max(), 60.0)
         assert record.clock_s == pytest.approx(clock)
-    assert [r.t for r in records] == list(range(1, 21))
+    assert [r.round for r in records] == list(range(1, 21))
 
 
-def test_every_policy_meets_the_same_world():
-    """Whoever chooses the same clients in a round sees the same latencies."""
+def test_every_policy_selects_among_the_same_clients():
+    """Policies that select the same clients in a round see the same latencies."""
     seen = {}
 
     class Recorder(UniformRandom):
         def observe(self, state, context, report):
-            seen.setdefault(context.t, []).append(
-                dict(zip(report.clients, report.latency, strict=True))
+            seen.setdefault(context.round, []).append(
+                dict(zip(report.clients, report.latency_s, strict=True))
             )
 
     for seed in (1, 2):
@@ -128,18 +144,18 @@ def test_every_policy_meets_the_same_world():
 @pytest.mark.parametrize("policy", [UniformRandom(), BSFL(alpha=2.0), CsUcb(tau_max=60.0)])
 @pytest.mark.parametrize("availability", [1.0, 0.6])
 def test_regret_equals_exhaustive_search_over_the_policys_own_history(policy, availability):
-    world = fleet(8, availability=Independent(availability))
+    clients = fleet(8, availability=Independent(availability))
     objective = Objective(alpha=2.0, beta=2)
-    mu = world.mean_speed(1)
+    mu = clients.mean_speed(1)
     count = np.zeros(8)
-    for record in simulate(policy, world, cohort_size=3, rounds=40, objective=objective):
-        who = world.available(record.t, 0.0)
-        deviation = 3 / 8 - count[who] / record.t
+    for record in simulate(policy, clients, cohort_size=3, rounds=40, objective=objective):
+        available = clients.available(record.round, 0.0)
+        deviation = 3 / 8 - count[available] / record.round
         g = np.sign(deviation) * deviation**2
-        chosen = np.searchsorted(who, record.cohort)
-        if len(who) > 3:
-            best = solve_exhaustive(mu[who], g, 3, 2.0)
-            gap = energy(mu[who], g, best, 2.0) - energy(mu[who], g, chosen, 2.0)
+        cohort = np.searchsorted(available, record.cohort)
+        if len(available) > 3:
+            best = solve_exhaustive(mu[available], g, 3, 2.0)
+            gap = energy(mu[available], g, best, 2.0) - energy(mu[available], g, cohort, 2.0)
             assert record.regret == pytest.approx(gap, abs=1e-12)
         else:
             assert record.regret == 0.0
@@ -147,28 +163,28 @@ def test_regret_equals_exhaustive_search_over_the_policys_own_history(policy, av
 
 
 def test_the_genie_has_no_regret():
-    world = fleet(15)
-    genie = Genie(mean_speed=world.mean_speed(1), alpha=3.0)
-    records = simulate(genie, world, cohort_size=4, rounds=60, objective=Objective(alpha=3.0))
+    clients = fleet(15)
+    genie = Genie(mean_speed=clients.mean_speed(1), alpha=3.0)
+    records = simulate(genie, clients, cohort_size=4, rounds=60, objective=Objective(alpha=3.0))
     assert sum(r.regret for r in records) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_meter_follows_a_fleet_that_changes():
     k = 6
     factor = np.array([10.0, 1, 1, 1, 1, 1])
-    world = fleet(k, latency=Scaled(lognormal(np.full(k, 5.0), np.zeros(k)), factor, at=3))
-    meter = RegretMeter(Objective(alpha=0.0), world)
-    regrets = [
-        meter.regret(np.array([0, 1]), RoundContext(t=t, available=np.arange(k), cohort_size=2))
-        for t in (1, 2, 3, 4)
-    ]
+    clients = fleet(k, latency=Scaled(lognormal(np.full(k, 5.0), np.zeros(k)), factor, at=3))
+    meter = RegretMeter(Objective(alpha=0.0), clients)
+    engine = engine_for(UniformRandom(), clients, RoundPlan(target_responses=2))
+    context = engine.decide(OpenRound(), 0.0).context
+    cohort = np.array([0, 1])
+    regrets = [meter.regret(replace(context, round=t), cohort) for t in (1, 2, 3, 4)]
     # speeds 1/5 for all; from round 3 on client 0 needs 50 s
     assert regrets == pytest.approx([0, 0, 1 / 5 - 1 / 50, 1 / 5 - 1 / 50])
 
 
-def test_lost_answers_cost_the_deadline():
-    world = fleet(5, latency=Flaky(lognormal(np.full(5, 2.0), np.zeros(5)), 1.0))
-    (record,) = simulate(UniformRandom(), world, cohort_size=2, rounds=1)
+def test_lost_responses_cost_the_deadline():
+    clients = fleet(5, latency=Flaky(lognormal(np.full(5, 2.0), np.zeros(5)), 1.0))
+    (record,) = simulate(UniformRandom(), clients, cohort_size=2, rounds=1)
     assert (record.duration_s, record.n_timeouts) == (60.0, 2)
 
 
@@ -177,23 +193,23 @@ def test_clients_come_and_go_while_the_clock_runs():
     lives = Intervals(
         np.array([0.0, 0.0, 3.0]), np.array([5.0, 5.0, 8.0]), np.arange(4), period_s=100.0
     )
-    told = []
+    seen = []
 
     class Recorder(UniformRandom):
         def select(self, state, context, rng):
-            told.append((context.available.tolist(), context.online_s.tolist()))
+            seen.append((context.available.tolist(), context.online_s.tolist()))
             return super().select(state, context, rng)
 
-    world = fleet(3, latency=lognormal(np.full(3, 2.0), np.zeros(3)), availability=lives)
-    records = list(simulate(Recorder(), world, cohort_size=3, rounds=5))
+    clients = fleet(3, latency=lognormal(np.full(3, 2.0), np.zeros(3)), availability=lives)
+    records = list(simulate(Recorder(), clients, cohort_size=3, rounds=5))
     # at 4 clients 0 and 1 leave before they are done, and the round lasts 60 s; at 64 and 124
-    # nobody is there
-    assert told[:3] == [([0, 1], [0, 0]), ([0, 1], [2, 2]), ([0, 1, 2], [4, 4, 1])]
+    # no client is online
+    assert seen[:3] == [([0, 1], [0, 0]), ([0, 1], [2, 2]), ([0, 1, 2], [4, 4, 1])]
     assert [r.clock_s for r in records] == [2, 4, 64, 124, 184]
     assert [r.n_timeouts for r in records] == [0, 0, 2, 0, 0]
 
 
-def test_how_long_somebody_has_been_online_is_not_always_known():
+def test_how_long_a_client_has_been_online_is_not_always_known():
     class Recorder(UniformRandom):
         def observe(self, state, context, report):
             assert context.online_s is None
@@ -201,25 +217,25 @@ def test_how_long_somebody_has_been_online_is_not_always_known():
     list(simulate(Recorder(), fleet(), cohort_size=3, rounds=2))
 
 
-def test_nobody_available_is_a_round_too():
-    world = fleet(5, availability=Independent(0.0))
-    records = list(simulate(BSFL(), world, cohort_size=2, rounds=3, objective=Objective()))
+def test_no_client_available_is_a_round_too():
+    clients = fleet(5, availability=Independent(0.0))
+    records = list(simulate(BSFL(), clients, cohort_size=2, rounds=3, objective=Objective()))
     assert [r.cohort for r in records] == [()] * 3
     assert records[-1].clock_s == 3 * 60.0
-    assert records[0].short
+    assert records[0].is_short
 
 
 @pytest.mark.slow
 def test_bsfl_beats_random_and_comes_close_to_the_genie():
-    world = fleet(40, seed=3)
+    clients = fleet(40, seed=3)
     policies = {
         "bsfl": BSFL(alpha=4.0),
         "random": UniformRandom(),
-        "genie": Genie(mean_speed=world.mean_speed(1), alpha=4.0),
+        "genie": Genie(mean_speed=clients.mean_speed(1), alpha=4.0),
     }
     clock, spread = {}, {}
     for name, policy in policies.items():
-        records = list(simulate(policy, world, cohort_size=5, rounds=400))
+        records = list(simulate(policy, clients, cohort_size=5, rounds=400))
         clock[name] = records[-1].clock_s
         spread[name] = gini(participation(np.array([r.cohort for r in records]), 40))
     assert clock["bsfl"] < 0.8 * clock["random"]
@@ -230,20 +246,20 @@ def test_bsfl_beats_random_and_comes_close_to_the_genie():
 def test_policies_get_reports_and_no_truth():
     class Nosy(UniformRandom):
         def observe(self, state, context, report):
-            assert isinstance(report, Report)
-            assert set(report.clients.tolist()) == set(report.chosen.tolist())
-            assert context.roster.samples is None
+            assert isinstance(report, RoundReport)
+            assert set(report.clients.tolist()) == set(report.invited.tolist())
+            assert context.pool.samples is None
 
     list(simulate(Nosy(), fleet(), cohort_size=3, rounds=3))
 
 
-def test_a_cohort_larger_than_the_fleet_is_refused():
-    with pytest.raises(InvalidInput, match="between 1 and the 12 clients of the fleet, got 13"):
+def test_a_cohort_larger_than_the_number_of_clients_is_rejected():
+    with pytest.raises(InvalidInput, match="cohort_size must be between 1 and the 12 clients"):
         next(simulate(BSFL(), fleet(), cohort_size=13, rounds=1))
 
 
 class Constant:
-    """A task whose client k always brings home the number k, from 1 + k samples."""
+    """A task whose client k always returns the number k, trained on 1 + k samples."""
 
     n_clients, samples = 12, np.arange(1, 13)
 

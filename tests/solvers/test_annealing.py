@@ -83,7 +83,7 @@ def test_temperature_is_delta_max_over_log():
         before, after = path.energies[:-1], path.energies[1:]
         at_top += before == 1.0
         left += (before == 1.0) & (after == 0.0)
-        assert np.all(after[before == 0.0] == 1.0), "a better neighbour is always taken"
+        assert np.all(after[before == 0.0] == 1.0), "a better neighbour is always accepted"
     expected = 1 / (np.arange(1, steps + 1) + 1)
     deviation = np.sqrt(expected * (1 - expected) / at_top)
     assert np.all(np.abs(left / at_top - expected) < 4 * deviation)
@@ -114,7 +114,7 @@ def test_drop_weakest_finds_the_optimum_of_a_small_problem():
 
 
 @pytest.mark.parametrize("proposal", PROPOSALS)
-def test_unexplored_clients_do_not_break_the_walk(proposal):
+def test_unseen_clients_do_not_break_the_walk(proposal):
     u = np.array([np.inf, 0.4, np.inf, 0.2, 0.9])
     path = anneal(
         u, np.zeros(5), 2, 1.0, steps=400, proposal=proposal, rng=np.random.default_rng(0)
@@ -123,7 +123,7 @@ def test_unexplored_clients_do_not_break_the_walk(proposal):
     assert not np.isnan(path.energies).any()
 
 
-def test_bad_settings_are_refused():
+def test_bad_settings_are_rejected():
     u, rng = np.ones(3), np.random.default_rng(0)
     with pytest.raises(InvalidInput, match="proposal must be one of swap, symmetric, drop-weakest"):
         anneal(u, u, 2, 1.0, steps=5, proposal="jump", rng=rng)

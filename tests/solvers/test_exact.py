@@ -106,7 +106,7 @@ def test_large_values_that_come_and_go_leave_no_rounding():
     assert energy(u, g, solve_exact(u, g, 3, 3.0), 3.0) == pytest.approx(6.0)
 
 
-def test_of_equals_those_that_come_first_are_taken():
+def test_of_equal_clients_the_first_are_selected():
     assert solve_exact(np.ones(6), np.array([0.0, 1, 1, 1, 0, 1]), 3, 1.0).tolist() == [1, 2, 3]
 
 
@@ -120,13 +120,13 @@ def test_extreme_values_raise_no_warning():
         assert len(solve_exact(u, np.arange(n) * 1.0, 5, 1.0)) == 5
 
 
-def test_infinite_speeds_leave_the_choice_to_g():
+def test_infinite_speeds_leave_the_selection_to_g():
     u = np.array([np.inf, 0.9, np.inf, np.inf])
     g = np.array([0.1, 9.0, 0.3, 0.2])
     assert solve_exact(u, g, 2, 1.0).tolist() == [2, 3]
 
 
-def test_alpha_zero_takes_the_fastest():
+def test_alpha_zero_selects_the_fastest():
     assert solve_exact(np.array([0.2, 0.9, 0.5]), np.array([9.0, -9.0, 0.0]), 2, 0.0).tolist() == [
         1,
         2,
@@ -148,11 +148,11 @@ def test_alpha_zero_takes_the_fastest():
     ],
 )
 @pytest.mark.parametrize("solve", [solve_exact, solve_exhaustive])
-def test_ill_posed_problems_are_refused(solve, u, g, m, alpha, message):
+def test_ill_posed_problems_are_rejected(solve, u, g, m, alpha, message):
     with pytest.raises(InvalidInput, match=message):
         solve(np.array(u), np.array(g), m, alpha)
 
 
-def test_exhaustive_search_refuses_what_would_never_end():
+def test_exhaustive_search_rejects_problems_that_would_never_end():
     with pytest.raises(InvalidInput, match="use solve_exact"):
         solve_exhaustive(np.zeros(500), np.zeros(500), 25, 1.0)

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from bsfl.analysis.statistics import at_same_gini
-from bsfl.fairness import gini
-from bsfl.report import paper
+from bsfl.estimators.fairness import gini
+from bsfl.report import figures_matplotlib
 from bsfl.runs import run_scenario
 from bsfl.scenario import find_scenario, parse_scenario
 from bsfl.studies import ABLATIONS, STUDIES, ablations, radius
 from bsfl.studies.study import Effort
+
+TRAINING = {"rounds", "malicious-clients"}
+"""Ablations that are not about options of BSFL."""
 
 
 def shrunken(name):
@@ -38,21 +41,21 @@ def study(tmp_path, monkeypatch):
         (table,) = again.tables
         assert [line[0] for line in table.rows] == [next(iter(row.values())) for row in rows]
         assert table.columns == list(rows[0])
-        assert again.verdict[0].endswith("."), "every page has an answer"
+        assert again.verdict[0].endswith("."), "every page has a conclusion"
         return rows, found
 
     return run
 
 
 def test_all_ablations_are_studies():
-    options = [name for name in ABLATIONS if name not in ("rounds", "liars")]  # no options of BSFL
+    options = [name for name in ABLATIONS if name not in TRAINING]
     assert all(issubclass(STUDIES[name], ablations.Ablation) for name in options)
-    assert {"rounds", "liars"} <= set(STUDIES)
+    assert set(STUDIES) > TRAINING
 
 
 def check_radius_figure(found):
-    (plot,) = radius.Radius().plots(found)
-    fronts, regrets = np.reshape(paper.draw(plot).axes, (2, 3))
+    (plot,) = radius.ConfidenceWidth().plots(found)
+    fronts, regrets = np.reshape(figures_matplotlib.draw(plot).axes, (2, 3))
     indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
     for axes, results in zip(fronts, found.values(), strict=True):
         lines = {line.get_label(): line.get_xydata() for line in axes.lines}
@@ -73,7 +76,7 @@ def check_radius_figure(found):
 
 @pytest.mark.slow
 def test_radius(study):
-    rows, found = study("radius")
+    rows, found = study("confidence-width")
     assert len(rows) == 3 * 21, "five indices with four weights and random, on three fleets"
     first = rows[0]
     results = found["ablation-radius-phones"]
@@ -109,20 +112,22 @@ def test_drift(study):
     lost = [
         d["duration_s"][30:].sum() - s["duration_s"][30:].sum()
         for d, s in zip(
-            found["ablation-drift"].records("windowed"),
-            found["ablation-steady"].records("windowed"),
+            found["ablation-drift"].records("sliding-window"),
+            found["ablation-steady"].records("sliding-window"),
             strict=True,
         )
     ]
-    assert by["windowed"]["lost by the change (s)"].mean == pytest.approx(np.mean(lost))
-    steady = [r["duration_s"][:30].sum() for r in found["ablation-steady"].records("windowed")]
-    after = [r["duration_s"][30:].sum() for r in found["ablation-drift"].records("windowed")]
-    assert by["windowed"]["after, over starting afresh"].mean == pytest.approx(
+    assert by["sliding-window"]["lost by the change (s)"].mean == pytest.approx(np.mean(lost))
+    steady = [
+        r["duration_s"][:30].sum() for r in found["ablation-steady"].records("sliding-window")
+    ]
+    after = [r["duration_s"][30:].sum() for r in found["ablation-drift"].records("sliding-window")]
+    assert by["sliding-window"]["after, over starting afresh"].mean == pytest.approx(
         np.mean(np.array(after) / steady)
     )
-    # before the change both worlds are the same
+    # before the change both scenarios are the same
     assert [
-        r["duration_s"][:30].sum() for r in found["ablation-drift"].records("windowed")
+        r["duration_s"][:30].sum() for r in found["ablation-drift"].records("sliding-window")
     ] == steady
 
 
@@ -146,13 +151,13 @@ def test_round_times_are_compared_with_random(study, name):
 
 @pytest.mark.slow
 def test_floor(study):
-    rows, _ = study("floor")
+    rows, _ = study("min-participation")
     assert len(rows) == 4 * len(ablations.FLOOR_FLEETS)
     for row in rows:
-        assert 0 <= row["least share"].mean <= 1
+        assert 0 <= row["min participation"].mean <= 1
 
 
-def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):
+def test_min_participation_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):
     monkeypatch.setattr(ablations, "FLOOR_ROUNDS", 60)
     scenario = ablations.FloorHeld().adapt(shrunken("phones-iid"))
     results = run_scenario(scenario, tmp_path, jobs=1)
@@ -164,7 +169,7 @@ def test_the_least_share_is_the_worst_moment_of_the_worst_client(tmp_path, monke
             if t > 12:
                 worst = min(worst, counts.min() / (t * 2 / 20))
         expected.append(worst)
-    assert ablations.least_shares(results, "random") == pytest.approx(expected)
+    assert ablations.min_participations(results, "random") == pytest.approx(expected)
 
 
 def test_a_front_is_not_extended():

@@ -1,4 +1,4 @@
-"""The leaderboard: same worlds for all, tuning in another one, and fair columns."""
+"""The leaderboard: the same seeds for all, tuning with another seed, and fair columns."""
 
 import json
 
@@ -19,7 +19,7 @@ from bsfl.studies import leaderboard as lb
 from bsfl.studies.study import Effort, with_policies
 
 CONTENT = {
-    "title": "a small <arena>",
+    "title": "a small <suite>",
     "time_s": 120.0,
     "cohort_size": 3,
     "seeds": 2,
@@ -44,7 +44,7 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def played(scenario):
-    return lb.played(scenario, "over-selection", None)
+    return lb.for_leaderboard(scenario, "over-selection", None)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def board(scenario, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0}, {"alpha": 9.0})})
         patch.setattr(lb, "find_scenario", lambda _: scenario)
-        findings = BOARD.play(folder, Effort(jobs=1))
-        findings.write(folder)
-    return json.loads(json.dumps(findings.numbers)), folder, findings
+        report = BOARD.play(folder, Effort(jobs=1))
+        report.write(folder)
+    return json.loads(json.dumps(report.numbers)), folder, report
 
 
 @pytest.mark.slow
@@ -67,18 +67,18 @@ def test_every_policy_has_every_column(board):
         assert 0 < row["accuracy"]["mean"] < 1
         assert 0 <= row["worst_label_accuracy"]["mean"] <= row["accuracy"]["mean"]
         assert row["selection_ms"]["mean"] > 0
-        assert len(row["accuracy"]["values"]) == 2, "one for each world"
+        assert len(row["accuracy"]["values"]) == 2, "one for each seed"
     assert json.loads((folder / "summary.json").read_text()) == made
 
 
 @pytest.mark.slow
-def test_tuning_tries_the_budget_in_a_world_that_does_not_count(board, scenario):
+def test_tuning_tries_the_budget_with_a_seed_that_does_not_count(board, scenario):
     made, folder, _ = board
     trials = open_results(folder / "tuning" / "small")
     assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
-    tuning_world = trials.scenario.world(0).latencies(1, 0.0)
+    tuning_latencies = trials.scenario.build_fleet(0).latencies(1, 0.0)
     for seed in range(2):
-        assert not np.array_equal(tuning_world, scenario.world(seed).latencies(1, 0.0))
+        assert not np.array_equal(tuning_latencies, scenario.build_fleet(seed).latencies(1, 0.0))
     ends = {}
     for label in ("bsfl.0", "bsfl.1"):
         time = time_to(trials, label, find_target(trials))[0]
@@ -104,25 +104,27 @@ def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     made, folder, _ = board
     monkeypatch.setattr("bsfl.runs.run.run_one", None)
     monkeypatch.setattr(lb, "find_scenario", lambda _: scenario)
-    monkeypatch.setattr(lb, "_played", None)
+    monkeypatch.setattr(lb, "_run_untrained", None)
     monkeypatch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0})})
     assert BOARD.play(folder, Effort(jobs=1)).numbers == made
 
 
 @pytest.mark.slow
 def test_the_page_and_the_tables_show_it(board):
-    made, folder, findings = board
+    made, folder, report = board
     page = (folder / "report.html").read_text()
-    assert "a small &lt;arena&gt;" in page
-    assert "<arena>" not in page
+    assert "a small &lt;suite&gt;" in page
+    assert "<suite>" not in page
     assert "genie *" in page
-    (table,) = findings.tables
+    (table,) = report.tables
     order = [row[0].removesuffix(" *") for row in table.rows]
     rows = made["scenarios"]["small"]["policies"]
     assert set(order) == set(rows)
     times = [rows[k]["time_to_target_s"]["mean"] for k in order]
     reached = [time for time in times if time is not None]
-    assert times[: len(reached)] == sorted(reached), "the quickest first, then who missed it"
+    assert times[: len(reached)] == sorted(reached), (
+        "the fastest first, then policies that missed it"
+    )
     assert table.columns == [
         "policy",
         *(m.title for m in METRICS.values() if "board" in m.wide + m.short),
@@ -132,7 +134,7 @@ def test_the_page_and_the_tables_show_it(board):
 
 
 @pytest.mark.slow
-def test_fronts_of_other_weights_or_settings_are_played_again(board, played, tmp_path):
+def test_fronts_of_other_weights_or_settings_are_recomputed(board, played, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     choices = [(label, alpha) for label in lb.FRONTS for alpha in lb.FRONT_ALPHAS]
     assert [(p["front"], p["alpha"]) for p in points] == choices
@@ -144,7 +146,7 @@ def test_fronts_of_other_weights_or_settings_are_played_again(board, played, tmp
 
 
 @pytest.mark.slow
-def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, played, tmp_path):
+def test_a_front_is_what_its_policy_does_with_the_evaluation_seeds(board, played, tmp_path):
     points = board[0]["scenarios"]["small"]["fronts"]
     for label in ("BSFL lognormal", "genie"):
         name, settings = lb.FRONTS[label]
@@ -156,12 +158,12 @@ def test_a_front_is_what_its_policy_does_in_the_worlds_that_count(board, played,
         assert point["gini"] == pytest.approx(found["gini"]["mean"])
 
 
-def test_rounds_are_closed_alike_in_worlds_that_nothing_was_chosen_in(scenario):
-    waited = lb.played(scenario, "barrier", "jax")
-    invited = lb.played(scenario, "over-selection", None)
+def test_rounds_close_alike_with_seeds_that_nothing_was_chosen_with(scenario):
+    waited = lb.for_leaderboard(scenario, "synchronous", "jax")
+    invited = lb.for_leaderboard(scenario, "over-selection", None)
     assert waited.first_seed == invited.first_seed == lb.FIRST_SEED
     assert waited.learning.engine == "jax"
-    assert (waited.plan.invite, invited.plan.invite) == (1.0, 1.3)
+    assert (waited.plan.over_selection, invited.plan.over_selection) == (1.0, 1.3)
     assert (waited.time_s, invited.time_s) == (120.0, 60.0), "its rounds are half as long"
     with pytest.raises(InvalidInput, match="rounds must be one of"):
         lb.Leaderboard(rounds="sometimes")
@@ -173,7 +175,7 @@ def test_the_genie_is_no_competitor_and_sits_out_drift(tmp_path):
     drift = CONTENT | {"fleet": CONTENT["fleet"] | {"drift": {"at": 3, "share": 0.5}}}
     moving = parse_scenario(drift, name="moving", file="moving.toml")
     points = lb.fronts(moving, tmp_path, seeds=1, jobs=1)
-    indices = {"BSFL as printed", "BSFL lognormal", "BSFL lognormal, optimistic"}
+    indices = {"BSFL as published", "BSFL lognormal", "BSFL lognormal, optimistic"}
     assert {p["front"] for p in points} == indices
 
 
@@ -193,8 +195,8 @@ def test_the_front_is_read_between_weights_and_never_beyond_its_even_end(board):
     assert own.mean("random", key) == pytest.approx(ratio)
 
 
-@pytest.mark.parametrize("name", lb.ARENA)
-def test_the_arena_trains_and_has_a_quick_version(name):
+@pytest.mark.parametrize("name", lb.BENCHMARK_SUITE)
+def test_the_benchmark_suite_trains_and_has_a_quick_version(name):
     whole = find_scenario(name)
     small = lb.quick(whole)
     assert (whole.fleet.n_clients, whole.cohort_size, whole.seeds) == (500, 25, 5)
@@ -207,9 +209,9 @@ def test_the_arena_trains_and_has_a_quick_version(name):
 
 
 def test_the_genie_stays_away_from_drift():
-    assert not lb.can_play("genie", find_scenario("drift"))
-    assert lb.can_play("genie", find_scenario("flaky"))
-    assert lb.can_play("bsfl", find_scenario("drift"))
+    assert not lb.can_run("genie", find_scenario("drift"))
+    assert lb.can_run("genie", find_scenario("flaky"))
+    assert lb.can_run("bsfl", find_scenario("drift"))
 
 
 def test_results_without_timing_say_so(scenario, tmp_path):

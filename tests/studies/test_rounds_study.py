@@ -1,4 +1,4 @@
-"""The study of how rounds are closed, on a world that plays in a moment."""
+"""The study of how rounds close, on a scenario that runs in a moment."""
 
 import pytest
 
@@ -30,20 +30,20 @@ CONTENT = {
 
 
 @pytest.mark.slow
-def test_every_world_is_played_with_every_kind_of_rounds(tmp_path, monkeypatch):
-    world = parse_scenario(CONTENT, name="moment", file="moment.toml")
-    monkeypatch.setattr(rounds, "find_scenario", lambda _: world)
+def test_every_scenario_runs_with_every_kind_of_rounds(tmp_path, monkeypatch):
+    scenario = parse_scenario(CONTENT, name="moment", file="moment.toml")
+    monkeypatch.setattr(rounds, "find_scenario", lambda _: scenario)
     small = {kind: {**table} for kind, table in rounds.ROUNDS.items()}
-    small["no barrier"]["buffer"] = 2
+    small["asynchronous"]["buffer"] = 2
     monkeypatch.setattr(rounds, "ROUNDS", small)
-    study = STUDIES.make("rounds", worlds=("moment",))
-    findings = study.play(tmp_path, Effort(jobs=1))
-    (table,) = findings.tables
+    study = STUDIES.make("rounds", scenarios=("moment",))
+    report = study.play(tmp_path, Effort(jobs=1))
+    (table,) = report.tables
     assert [row[:2] for row in table.rows] == [["moment", kind] for kind in rounds.ROUNDS]
-    assert table.columns[2:] == list(rounds.POLICIES)
+    assert table.columns == ["scenario", "rounds", *rounds.POLICIES]
     assert all("±" in cell for row in table.rows for cell in row[2:]), "all reach such a target"
-    (plot,) = findings.plots
+    (plot,) = report.plots
     (panel,) = plot.panels
-    first = findings.numbers["moment, barrier"]["policies"]["random"]["time_to_target_s"]["mean"]
+    first = report.numbers["moment, synchronous"]["policies"]["random"]["time_to_target_s"]["mean"]
     assert panel.marks[0].height[0] == pytest.approx(first)
-    assert isinstance(rounds.scenario("moment", "no barrier").plan, BufferPlan)
+    assert isinstance(rounds.with_rounds("moment", "asynchronous").plan, BufferPlan)

@@ -1,4 +1,4 @@
-"""A server that lets the arms take turns and writes down every round."""
+"""A server that lets the arms take turns and writes every round to a file."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 from bsfl import UniformRandom
 from bsfl.integrations.flower import Buffered, Scheduler, Selected
 
-ARMS = ("random", "pace", "invite", "buffered")
+ARMS = ("random", "pace", "over-selection", "buffered")
 COHORT, BLOCK = 2, 10
 N_CLIENTS = 6
 
@@ -30,7 +30,7 @@ def main(grid: Grid, context: Context) -> None:
         if name not in arms or n_left <= 0:
             continue
         play(arms[name], n_left, grid, folder / f"{name}.jsonl")
-        if name in ("invite", "buffered"):
+        if name in ("over-selection", "buffered"):
             settle(arms[name], grid)
 
 
@@ -41,8 +41,9 @@ def strategy(name: str, folder: Path) -> Selected | Buffered:
     options = {"min_clients": N_CLIENTS, "state_path": folder / f"{name}.bsfl"}
     if name == "buffered":
         return Buffered(FedAvg(fraction_evaluate=0.0), scheduler, **options)
-    invite = {"invite": "auto"} if name == "invite" else {}
-    return Selected(FedAvg(fraction_evaluate=0.0), scheduler, **options, **invite)
+    if name == "over-selection":
+        options["over_selection"] = "auto"
+    return Selected(FedAvg(fraction_evaluate=0.0), scheduler, **options)
 
 
 def turns(rounds: int) -> Iterator[tuple[str, int]]:
@@ -52,7 +53,7 @@ def turns(rounds: int) -> Iterator[tuple[str, int]]:
         for n in range(start + 1, end + 1):
             yield "random", n
             yield "pace", n
-        yield "invite", end
+        yield "over-selection", end
         yield "buffered", COHORT * end
 
 
@@ -76,9 +77,9 @@ def play(arm: Selected | Buffered, n_rounds: int, grid: Grid, path: Path) -> Non
 
 
 def settle(arm: Selected | Buffered, grid: Grid) -> None:
-    """Wait until nobody works on anything, so that the next arm finds idle clients."""
+    """Wait until no client is at work, so that the next arm finds idle clients."""
     run = getattr(arm, "_run", None)
-    while run is not None and len(run.free()) < N_CLIENTS:  # stamps late answers as they come
+    while run is not None and len(run.free()) < N_CLIENTS:  # stamps late responses as they come
         time.sleep(0.1)
     queries = [Message(RecordDict(), node, MessageType.QUERY) for node in grid.get_node_ids()]
     grid.send_and_receive(queries)  # a SuperNode works one message after the other

@@ -1,4 +1,4 @@
-"""A client that trains, and that is slow if its place in the fleet says so."""
+"""A client that trains; the first clients, by partition, are slow."""
 
 import time
 
@@ -27,7 +27,7 @@ def train_here(message: Message, context: Context) -> Message:
 
 @app.query()
 def who_am_i(message: Message, context: Context) -> Message:
-    """Tell the server which client this is, also after a restart."""
+    """Report the name of this client to the server, the same after a restart."""
     config = ConfigRecord(dict(context.node_config))
     return Message(RecordDict({"node-config": config}), reply_to=message)
 

@@ -1,4 +1,4 @@
-"""Server: a few clients train in every round, and the model is tested on data of nobody's."""
+"""Server: a few clients train in every round, and the model is tested on separate data."""
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, MetricRecord

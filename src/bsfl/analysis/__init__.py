@@ -1,4 +1,4 @@
-"""What results amount to: metrics, intervals over worlds, tables."""
+"""Analysis of results: metrics, intervals over seeds, tables."""
 
 from bsfl.analysis.metrics import METRICS, Metric
 from bsfl.analysis.statistics import Interval, interval

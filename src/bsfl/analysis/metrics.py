@@ -1,4 +1,4 @@
-"""Every number by which results are judged, in one table.
+"""Every number by which results are compared, in one table.
 
 A metric says what it is called, how it is written, which way is better, how it is measured and in
 which tables it is shown. Terminal, page, Markdown, ranking and rows for a data frame are made from
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from bsfl.analysis.statistics import at_same_gini
 from bsfl.analysis.target import Target, at_equal_times, at_the_end, time_to
-from bsfl.fairness import capped_shares, gini, participation
-from bsfl.records import FloatArray
+from bsfl.estimators.fairness import capped_shares, gini, participation
 from bsfl.runs import Records, Results, took_part
 from bsfl.simulation import growth_exponent
+from bsfl.types import FloatArray
 
 BASELINES = ("random", "weighted")
 """Registry names of the policies that speed-ups are relative to, the first one present."""
@@ -26,7 +26,7 @@ BASELINES = ("random", "weighted")
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The runs of one policy, one in every world.
+    """The runs of one policy, one for every seed.
 
     `front` is (mean round in seconds, Gini) of BSFL with many weights, to compare with; the target
     is None where nothing is trained.
@@ -39,7 +39,7 @@ class Played:
 
     @property
     def runs(self) -> list[Records]:
-        """The records of every world."""
+        """The records for every seed."""
         return self.results.records(self.label)
 
     @property
@@ -50,13 +50,13 @@ class Played:
         return Played(self.results, found, self.target) if found else None
 
     def evaluation(self, find: Callable[..., FloatArray], column: str) -> FloatArray | None:
-        """Return what a model was worth, if there is such a number."""
+        """Return a quality of the models, if there is such a number."""
         values = find(self.results, self.label, column) if self.target else np.array(np.nan)
         return None if np.isnan(values).any() else values
 
     @property
     def regret(self) -> FloatArray | None:
-        """The regret so far, [world, round], if it is measured."""
+        """The regret so far, [seed, round], if it is measured."""
         is_measured = self.results.scenario.objective
         return self.results.cumulative(self.label, "regret") if is_measured else None
 
@@ -79,12 +79,12 @@ class Metric:
         title: Its name in tables.
         form: How it is written, as for format(); empty: three digits.
         better: Which way is better; None: neither.
-        measure: Returns one number for every world; None where there is none.
+        measure: Returns one number for every seed; None where there is none.
         about: What it is.
         wide, short: Tables in which it is shown, with its interval or without: "report" (the page
             of a run), "selection" and "training" (a run in the terminal), "leaderboard" and, in
-            the terminal, "podium".
-        partly: What is written where only a share of the worlds has a finite value.
+            the terminal, "top".
+        partly: What is written where only some seeds have a finite value.
     """
 
     key: str
@@ -99,22 +99,22 @@ class Metric:
 
 
 def selections(results: Results, label: str) -> FloatArray:
-    """Return how often each client was chosen, [world, client]."""
+    """Return how often each client took part, [seed, client]."""
     n_clients = results.scenario.fleet.n_clients
     counts = [participation(took_part(r), n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
 
 def fair_selections(results: Results, label: str) -> FloatArray:
-    """Return how often each client should have been chosen by the targets, [world, client].
+    """Return how often each client should take part by the targets, [seed, client].
 
     Equal for all, or in proportion to samples x quality where the objective weighs them.
     """
     scenario = results.scenario
     weights = np.ones((results.seeds, scenario.fleet.n_clients))
     if scenario.objective and scenario.objective.generalization == "weighted":
-        worlds = [scenario.world(seed) for seed in range(results.seeds)]
-        weights = np.stack([world.roster.significance for world in worlds])
+        fleets = [scenario.build_fleet(index) for index in range(results.seeds)]
+        weights = np.stack([fleet.significance for fleet in fleets])
     targets = [capped_shares(w, scenario.cohort_size) for w in weights]
     n_rounds = np.array([len(r) for r in results.records(label)])
     return n_rounds[:, np.newaxis] * np.stack(targets)
@@ -132,7 +132,7 @@ def _ginis(of: Played) -> FloatArray:
     return np.array([gini(counts) for counts in selections(of.results, of.label)])
 
 
-def _shares(of: Played) -> FloatArray:
+def _participation_ratios(of: Played) -> FloatArray:
     return selections(of.results, of.label) / fair_selections(of.results, of.label)
 
 
@@ -141,7 +141,7 @@ def _quantile(q: int) -> Measure:
 
 
 def _over_baseline(measure: Callable[[Played], FloatArray | None]) -> Measure:
-    """Return how many times as much the baseline has, world by world, if both have a number."""
+    """Return how many times as much the baseline has, seed by seed, if both have a number."""
 
     def ratio(of: Played) -> FloatArray | None:
         own, base = measure(of), measure(of.baseline) if of.baseline else None
@@ -159,7 +159,7 @@ def _first_decade(of: Played) -> list[float] | None:
 
 
 def _over_front(of: Played) -> list[float] | None:
-    """Return the mean round over the front's at the same Gini, one number for all worlds."""
+    """Return the mean round over that of the front at the same Gini, one number for all seeds."""
     uneven = float(_ginis(of).mean())
     if not of.front or uneven < min(g for _, g in of.front):
         return None
@@ -175,52 +175,54 @@ def _is_timed(of: Played) -> bool:
 _TABLE = (
     Metric("time_to_target_s", "time to target (s)", ",.0f", "less", _times,
            "virtual seconds until the model was as good as the target",
-           wide="report leaderboard podium", short="training", partly="reached by {:.0%}"),
+           wide="report leaderboard top", short="training", partly="reached by {:.0%}"),
     Metric("target_speed_up", "speed-up", ".2f", "more", _over_baseline(_times),
            "time to target of random selection over this one",
-           wide="report leaderboard podium training"),
+           wide="report leaderboard top training"),
     Metric("reached_target", "reached", ".0%", "more",
            lambda of: None if (times := _times(of)) is None else np.isfinite(times) * 1.0,
-           "share of the worlds in which the target was reached"),
+           "share of the seeds with which the target was reached"),
     Metric("test_accuracy", "accuracy", ".3f", "more",
            lambda of: of.evaluation(at_the_end, "test_accuracy"),
            "on test data at the end", wide="report", short="training"),
     Metric("accuracy", "accuracy", ".3f", "more",
            lambda of: of.evaluation(at_equal_times, "test_accuracy"),
-           "on test data at equal virtual time", wide="leaderboard", short="podium"),
+           "on test data at equal virtual time", wide="leaderboard", short="top"),
     Metric("worst_label_accuracy", "worst label", ".3f", "more",
            lambda of: of.evaluation(at_equal_times, "worst_label_accuracy"),
-           "accuracy of the label that the model knows worst, at equal virtual time",
+           "accuracy of the label with the lowest, at equal virtual time",
            wide="leaderboard"),
     Metric("test_loss", "test loss", ".3g", "less",
            lambda of: of.evaluation(at_the_end, "test_loss"),
            "on test data at the end", wide="report", short="training"),
     Metric("rounds", "rounds", ",.0f", None,
            lambda of: [len(r) for r in of.runs] if _is_timed(of) else None,
-           "played in the time", short="report training leaderboard"),
+           "simulated in the time", short="report training leaderboard"),
     Metric("total_time_s", "time (s)", ",.0f", "less",
            lambda of: None if _is_timed(of) else [r["clock_s"][-1] for r in of.runs],
            "virtual seconds that the rounds took", wide="report", short="selection"),
     Metric("mean_round_s", "mean round (s)", "", "less", _mean_rounds,
-           "virtual seconds", wide="report leaderboard", short="podium"),
+           "virtual seconds", wide="report leaderboard", short="top"),
     Metric("round_p50_s", "median round (s)", "", "less", _quantile(50)),
     Metric("round_p95_s", "95 % of rounds within (s)", "", "less", _quantile(95)),
     Metric("round_p99_s", "99 % of rounds within (s)", "", "less", _quantile(99)),
     Metric("speed_up", "round speed-up", ".2f", "more", _over_baseline(_mean_rounds),
            "mean round of random selection over this one", wide="report selection"),
     Metric("gini", "Gini", ".3f", "less", _ginis,
-           "how unevenly clients took part: 0 all alike, near 1 a few did nearly all",
-           wide="report", short="training selection leaderboard podium"),
-    Metric("min_share", "least share", ".2f", "more", lambda of: _shares(of).min(axis=1),
-           "selections of the least chosen client over its fair number",
+           "inequality of participation: 0 all clients alike, near 1 a few did nearly all",
+           wide="report", short="training selection leaderboard top"),
+    Metric("min_participation", "min participation", ".2f", "more",
+           lambda of: _participation_ratios(of).min(axis=1),
+           "participations of the least served client over its fair number",
            wide="report", short="selection"),
-    Metric("max_share", "most share", ".2f", "less", lambda of: _shares(of).max(axis=1),
-           "the same of the most chosen client", wide="report"),
+    Metric("max_participation", "max participation", ".2f", "less",
+           lambda of: _participation_ratios(of).max(axis=1),
+           "the same of the most served client", wide="report"),
     Metric("timeouts_per_round", "timeouts a round", ".2f", "less",
            lambda of: [r["n_timeouts"].mean() for r in of.runs]),
     Metric("regret", "regret", ",.0f", "less",
            lambda of: None if of.regret is None else of.regret[:, -1],
-           "what the genie would have gained more", wide="report", short="selection"),
+           "what the oracle would have earned more", wide="report", short="selection"),
     Metric("growth_exponent_first_decade", "early growth", ".2f", "less", _first_decade,
            "exponent of regret over the first decade of rounds"),
     Metric("growth_exponent_last_decade", "growth", ".2f", "less",
@@ -229,9 +231,9 @@ _TABLE = (
            wide="report", short="selection"),
     Metric("selection_ms", "select (ms)", ".2f", "less",
            lambda of: [1000 * s for s in of.results.selection_s(of.label)] or None,
-           "real time of choosing and learning in a round", short="leaderboard"),
+           "wall-clock time of selecting and learning in a round", short="leaderboard"),
     Metric("round_over_bsfl_at_gini", "round / BSFL's best", ".2f", "less", _over_front,
-           "mean round over the shortest of BSFL's no less even by any weight; below 1 beats it",
+           "mean round over BSFL's shortest with any alpha at no larger Gini; below 1 is shorter",
            short="leaderboard"),
 )
 # fmt: on

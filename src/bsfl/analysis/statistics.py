@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.records import FloatArray
+from bsfl.types import FloatArray
 
 # Student's t at 97.5 % for 1, 2, ... degrees of freedom
 _STUDENT = (

@@ -1,4 +1,4 @@
-"""What the results of a scenario amount to: every metric of every policy, world by world."""
+"""The summary of a scenario: every metric of every policy, seed by seed."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from bsfl.analysis.statistics import Interval, interval, seeds_in_words
 from bsfl.analysis.target import Target, find_target
 from bsfl.extras import data_frame
 from bsfl.policies import POLICIES
-from bsfl.records import FloatArray, IntArray
 from bsfl.runs import Results
 from bsfl.scenario import Scenario
 from bsfl.simulation import regret_bound
+from bsfl.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of one scenario: for every policy and metric, one for every world.
+    """The numbers of one scenario: for every policy and metric, one for every seed.
 
     The target is None where nothing was trained, the bound where regret is not measured. There is
     more than one set of versions where a folder was continued with others.
@@ -34,7 +34,7 @@ class Summary:
     versions: list[dict[str, str]] = field(default_factory=list)
 
     def interval(self, label: str, key: str) -> Interval | None:
-        """Return mean and interval of a metric; None where it has no finite value in all worlds."""
+        """Return mean and interval of a metric; None unless it is finite for all seeds."""
         values = self.policies[label].get(key)
         return interval(values) if values is not None and np.isfinite(values).all() else None
 
@@ -59,7 +59,7 @@ class Summary:
         return RANKING if self.target else RANKING_UNTRAINED
 
     def ranked(self) -> list[str]:
-        """Return the labels, the best first; whoever has no number comes last."""
+        """Return the labels, the best first; policies without a number come last."""
 
         def cost(label: str, key: str) -> float:
             found, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
@@ -82,38 +82,38 @@ class Summary:
         ]
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame: one row per policy and world, one column per metric."""
+        """Return a pandas DataFrame: one row per policy and seed, one column per metric."""
         return data_frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per policy and world."""
+        """Return one row per policy and seed."""
         first = self.scenario.first_seed
         return [
-            {"policy": label, "world": world, "seed": first + world}
-            | {key: float(v[world]) for key, v in found.items() if len(v) == self.seeds}
+            {"policy": label, "seed": first + index}
+            | {key: float(v[index]) for key, v in found.items() if len(v) == self.seeds}
             for label, found in self.policies.items()
-            for world in range(self.seeds)
+            for index in range(self.seeds)
         ]
 
     @property
-    def told(self) -> list[str]:
-        """Labels of the policies that knew the truth; a reference, not competitors."""
+    def oracles(self) -> list[str]:
+        """Labels of the policies that know the true speeds; a reference, not competitors."""
         named = {label: POLICIES.find(name) for label, (name, _) in self.scenario.policies.items()}
-        return [label for label, one in named.items() if getattr(one, "knows_truth", False)]
+        return [label for label, one in named.items() if getattr(one, "is_oracle", False)]
 
     @property
     def title(self) -> str:
-        """What was played, and how much of it, in words."""
+        """What was simulated, and how much of it, in words."""
         one = self.scenario
         is_timed = math.isfinite(one.time_s)
         length = f"{one.time_s:,.0f} s of virtual time" if is_timed else f"{one.rounds:,} rounds"
-        worlds = seeds_in_words(self.seeds, " (± 95 %)")
+        seeds = seeds_in_words(self.seeds, " (± 95 %)")
         target = f", target {self.target}" if self.target else ""
         size = f"K = {one.fleet.n_clients:,}, m = {one.cohort_size:,}"
-        return f"{one.title}: {size}, {length}, {worlds}{target}"
+        return f"{one.title}: {size}, {length}, {seeds}{target}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain numbers: mean, interval and the value of every world."""
+        """Return plain numbers: mean, interval and the value for every seed."""
         one, target, policies = self.scenario, self.target, self.policies
         is_timed = math.isfinite(one.time_s)
         return {
@@ -147,7 +147,7 @@ def summarise(results: Results, front: Sequence[tuple[float, float]] = ()) -> Su
 
 
 def bound(results: Results, rounds: IntArray) -> FloatArray:
-    """Return Theorem 1's bound at some rounds, as the median over the seeds' worlds.
+    """Return Theorem 1's bound at some rounds, as the median over the seeds.
 
     Delta_max = 2 alpha + mu_max - mu_min as the paper bounds it. Delta_min, the smallest
     difference between two rewards, is unknown; the smallest gap between two mean speeds stands for
@@ -157,8 +157,8 @@ def bound(results: Results, rounds: IntArray) -> FloatArray:
     assert scenario.objective
     size = {"n_clients": scenario.fleet.n_clients, "cohort_size": scenario.cohort_size}
     curves = []
-    for seed in range(results.seeds):
-        mu = np.sort(scenario.world(seed).mean_speed(1))
+    for index in range(results.seeds):
+        mu = np.sort(scenario.build_fleet(index).mean_speed(1))
         delta_max = 2 * scenario.objective.alpha + float(mu[-1] - mu[0])
         delta_min = float(np.diff(mu).min(initial=np.inf))
         curves.append(regret_bound(rounds, **size, delta_max=delta_max, delta_min=delta_min))

@@ -1,4 +1,4 @@
-"""Tables as text, whoever prints them: the terminal, a page or a Markdown file."""
+"""Tables of text, for the terminal, a page or a Markdown file."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,17 +7,18 @@ from html import escape
 from bsfl.analysis.metrics import METRICS
 from bsfl.analysis.statistics import Interval
 from bsfl.analysis.summary import Summary
-from bsfl.analysis.verdict import ONE_WORLD, baseline, winner
+from bsfl.analysis.verdict import ONE_SEED_RATIO, baseline, winner
 from bsfl.frame import Better, best_rows
 
-TERMINAL = ("selection", "training", "podium")
-RANKED = ("leaderboard", "podium")
+TERMINAL = ("selection", "training", "top")
+RANKED = ("leaderboard", "top")
 """Which views of a summary are narrow, and which begin with the best."""
 
 
 GLOSSARY = {
-    "Gini": "Gini says how unevenly clients took part: 0 when all did equally often, near 1 when a "
-    "few did nearly all. A third is a fleet spread from nothing to twice the fair share.",
+    "Gini": "Gini is the inequality of participation: 0 when all clients took part equally often, "
+    "near 1 when a few did nearly all. With participation spread evenly from nothing to twice the "
+    "fair number it is a third.",
 }
 """Columns that need more than a few words, which a page and a file say once."""
 
@@ -33,7 +34,7 @@ class Table:
         note: What else to know.
         better: Which way is better, by title of a column; the best of such a column is marked.
         about: What a column is in everyday words, by its title.
-        aside: Rows that do not compete for the best, such as that of a policy that knows the truth.
+        aside: Rows that do not compete for the best, such as that of an oracle.
     """
 
     title: str
@@ -122,11 +123,11 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
     shown = [m for m in METRICS.values() if m.key in known and view in f"{m.wide} {m.short}"]
     is_brief = view in TERMINAL
     notes = ["times are virtual; report.html says what the columns are"] * is_brief
-    notes += ["*: is told the true speeds"] * bool(summary.told)
+    notes += ["*: knows the true speeds"] * bool(summary.oracles)
     rows = []
     for label in summary.ranked() if view in RANKED else summary.policies:
         cells = [summary.text(label, m.key, wide=view in m.wide) for m in shown]
-        rows.append([f"{label} *" if label in summary.told else label, *cells])
+        rows.append([f"{label} *" if label in summary.oracles else label, *cells])
     return Table(
         title=summary.title,
         columns=["policy", *(metric.title for metric in shown)],
@@ -139,22 +140,22 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
 
 
 def winners_table(summaries: Sequence[Summary]) -> Table:
-    """Return one row per scenario: who is first to the target, when, and who is level with it."""
+    """Return one row per scenario: the policy first to the target, when, and those tied with it."""
     rows = []
     for one in summaries:
         found = winner(one)
         if found is None:
-            rows.append([one.scenario.name, "nobody", "–", "–", "–"])
+            rows.append([one.scenario.name, "none", "–", "–", "–"])
             continue
         label, base = found.label, baseline(one)
         faster = one.text(label, "target_speed_up", wide=True) if label != base else "–"
         own = one.text(label, found.key, wide=True)
-        rows.append([one.scenario.name, label, own, faster, ", ".join(found.tied) or "nobody"])
+        rows.append([one.scenario.name, label, own, faster, ", ".join(found.tied) or "none"])
     return Table(
-        title="Who is first to the target, by scenario",
-        columns=["scenario", "first", "after (s)", "times as fast as random", "level with it"],
+        title="The first policy to reach the target, by scenario",
+        columns=["scenario", "first", "after (s)", "times as fast as random", "tied with it"],
         rows=rows,
-        note=f"Level: within {ONE_WORLD:g} times its time, as equals may differ in one world."
+        note=f"Tied: within {ONE_SEED_RATIO:g} times its time, as equals may differ with one seed."
         if all(one.seeds == 1 for one in summaries)
-        else "Level: the 95 % interval of the ratio of times, world by world, includes 1.",
+        else "Tied: the 95 % interval of the ratio of times, seed by seed, includes 1.",
     )

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import BoolArray, FloatArray
 from bsfl.runs import Records, Results
+from bsfl.types import BoolArray, FloatArray
 
 ACCURACY_PART, LOSS_TIMES = 0.97, 2.0
 """The target where a scenario names none, relative to what the worst policy ends with."""
@@ -25,12 +25,12 @@ class Target:
 
 def evaluated(records: Records) -> Records:
     """Return the records of rounds after which the model was evaluated."""
-    asked: BoolArray = ~np.isnan(records["test_loss"])
-    return records[asked]
+    is_evaluated: BoolArray = ~np.isnan(records["test_loss"])
+    return records[is_evaluated]
 
 
 def at_the_end(results: Results, label: str, column: str) -> FloatArray:
-    """Return a column of the last evaluation, world by world."""
+    """Return a column of the last evaluation, seed by seed."""
     return np.array([evaluated(records)[column][-1] for records in results.records(label)])
 
 
@@ -67,10 +67,10 @@ def find_target(results: Results) -> Target:
 
 
 def time_to(results: Results, label: str, target: Target) -> FloatArray:
-    """Return the virtual time at which each world first met the target, infinite if never."""
+    """Return when the target was first reached, in virtual time, by seed; infinite if never."""
     sign = 1 if target.column == "test_accuracy" else -1
     times = []
     for records in results.records(label):
-        met = sign * records[target.column] >= sign * target.value
-        times.append(min(records["clock_s"][met], default=np.inf))
+        is_reached = sign * records[target.column] >= sign * target.value
+        times.append(min(records["clock_s"][is_reached], default=np.inf))
     return np.array(times)

@@ -1,4 +1,4 @@
-"""What results say in a few sentences: who was best, by how much, and whether it may be chance."""
+"""Results in a few sentences: the best policy, by how much, and whether that is significant."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import numpy as np
 from bsfl.analysis.metrics import BASELINES, METRICS
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.summary import Summary
-from bsfl.records import FloatArray
+from bsfl.types import FloatArray
 
-ONE_WORLD = 1.28
-"""Ratio that two equal policies may show in one world: their times to the target differ by about a
-tenth from world to world (docs/leaderboard-barrier.md), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
+ONE_SEED_RATIO = 1.28
+"""Ratio that two equal policies may show with one seed: their times to the target differ by about a
+tenth from seed to seed (see the leaderboard), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
 
 ALIKE = 0.02
 """Gini coefficients that differ by less are called alike."""
@@ -22,13 +22,13 @@ SPEED_UPS = {"time_to_target_s": "target_speed_up", "mean_round_s": "speed_up"}
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """Who is best by a metric.
+    """The best policy by a metric.
 
     Attributes:
-        label: Its policy.
+        label: The policy.
         key: The metric.
-        tied: Who cannot be told apart from it.
-        n_others: With how many it competed.
+        tied: Policies that do not differ from it significantly.
+        n_others: With how many policies it competed.
     """
 
     label: str
@@ -38,28 +38,28 @@ class Winner:
 
 
 def winner(summary: Summary) -> Winner | None:
-    """Return who is best; None: nobody reached the target in every world.
+    """Return the best policy; None: no policy reached the target with every seed.
 
-    By the time to the target or, where nothing is trained, by the mean round. Who knows the truth
-    does not compete, unless nobody else plays. Two are told apart if the 95 % interval of
-    their ratio, world by world, leaves 1 out; where there is one world alone, if they differ by
-    more than ONE_WORLD. Who did not reach the target took at least as long as it played.
+    It has the shortest time to the target or, where nothing is trained, the shortest mean round.
+    Oracles do not compete, unless there are no other policies. Two policies differ significantly if
+    the 95 % interval of their ratio, seed by seed, excludes 1; with one seed, if they differ by
+    more than ONE_SEED_RATIO. A policy without the target took at least as long as it ran.
     """
     ranked, key = summary.ranked(), summary.ranking[0]
-    first, *others = [k for k in ranked if k not in summary.told] or ranked
+    first, *others = [k for k in ranked if k not in summary.oracles] or ranked
     if summary.interval(first, key) is None:
         return None
     own = summary.policies[first][key]
     tied = []
     for label in others:
         found = interval(_at_least(summary, label, key) / own)
-        if found.mean < ONE_WORLD if summary.seeds == 1 else found.low <= 1.0:
+        if found.mean < ONE_SEED_RATIO if summary.seeds == 1 else found.low <= 1.0:
             tied.append(label)
     return Winner(first, key, tuple(tied), len(others))
 
 
 def _at_least(summary: Summary, label: str, key: str) -> FloatArray:
-    """Return a metric of every world; where no target was reached, the time played."""
+    """Return a metric for every seed; where no target was reached, the time simulated."""
     own, time_s = summary.policies[label], summary.scenario.time_s
     if np.isfinite(own[key]).all():
         return own[key]
@@ -68,39 +68,39 @@ def _at_least(summary: Summary, label: str, key: str) -> FloatArray:
 
 
 def verdict(summary: Summary) -> list[str]:
-    """Return who was best and by how much, whether it may be chance, and what it cost."""
+    """Return the best policy, by how much, whether that is significant, and what it cost."""
     found = winner(summary)
     if found is None:
-        return [f"Too short to tell: nobody reached {summary.target} in every world."]
+        return [f"Too short to decide: no policy reached {summary.target} with every seed."]
     label, key = found.label, found.key
     base = baseline(summary)
     others = [] if base in (None, label) else [str(base)]
 
-    def told(key: str, unit: str = "", per: str = "") -> str:
+    def numbers(key: str, unit: str = "", per: str = "") -> str:
         """Return a number of the best, and beside it that of the baseline."""
         own, *rest = (f"{summary.text(k, key, wide=False)}{unit}" for k in (label, *others))
         return f"{own}{per}" + "".join(f", {base} {one}" for one in rest)
 
     faster = summary.interval(label, SPEED_UPS[key]) if others else None
     times = f", {faster.text('.2f')} times as fast as {base}" if faster else ""
-    chance = ", which may be chance" if faster and base in found.tied else ""
+    doubt = ", which is not significant" if faster and base in found.tied else ""
     if key == "mean_round_s":
-        first = f"{label} has the shortest rounds: {told(key, ' s')}"
+        first = f"{label} has the shortest rounds: {numbers(key, ' s')}"
         if faster:
             own, theirs = (summary.text(k, key, wide=False) for k in (label, *others))
-            first = f"{label} has the shortest rounds: {own} s{times} ({theirs} s){chance}"
+            first = f"{label} has the shortest rounds: {own} s{times} ({theirs} s){doubt}"
     else:
         after = summary.text(label, key, wide=False)
-        waited = told("mean_round_s", " s", " a round")
+        waited = numbers("mean_round_s", " s", " a round")
         first = (
-            f"{label} reached {summary.target} after {after} s{times}{chance}; it waited {waited}"
+            f"{label} reached {summary.target} after {after} s{times}{doubt}; it waited {waited}"
         )
     more = filter(None, (_certainty(summary, found), _price(summary, found), _regret(summary)))
     return [one for one in (f"{first}.", " ".join(more)) if one]
 
 
 def baseline(summary: Summary) -> str | None:
-    """Return the label of the policy that others are compared with, if it plays."""
+    """Return the label of the policy that others are compared with, if it takes part."""
     named = {policy: label for label, (policy, _) in summary.scenario.policies.items()}
     return next((named[policy] for policy in BASELINES if policy in named), None)
 
@@ -109,17 +109,17 @@ def _certainty(summary: Summary, found: Winner) -> str:
     if not found.n_others:
         return ""
     if found.tied:
-        return f"Not told apart from it: {', '.join(found.tied)}."
+        return f"Tied with it: {', '.join(found.tied)}."
     if summary.seeds > 1:
-        return "It is ahead of all others beyond chance."
+        return "Its lead over all others is significant."
     if found.key == "mean_round_s":
-        return "One world cannot tell whether that is chance; more seeds can."
-    chance = f"{100 * (ONE_WORLD - 1):.0f} %"
-    return f"It is ahead of all others by more than chance may bring in one world, {chance}."
+        return "One seed cannot show whether that is significant; more seeds can."
+    chance = f"{100 * (ONE_SEED_RATIO - 1):.0f} %"
+    return f"Its lead over all others is larger than chance may bring with one seed, {chance}."
 
 
 def _price(summary: Summary, found: Winner) -> str:
-    """Return what the best does to evenness."""
+    """Return what the best policy does to fairness."""
     base = baseline(summary)
     if base in (None, found.label):
         return ""
@@ -133,8 +133,10 @@ def _price(summary: Summary, found: Winner) -> str:
 
 
 def _regret(summary: Summary) -> str:
-    """Return who has the least regret, where it is measured and somebody competes."""
-    known = [k for k in summary.policies if k not in summary.told and summary.interval(k, "regret")]
+    """Return the policy with the least regret, where it is measured and several compete."""
+    known = [
+        k for k in summary.policies if k not in summary.oracles and summary.interval(k, "regret")
+    ]
     if len(known) < 2:
         return ""
     least = min(known, key=lambda label: summary.mean(label, "regret"))
@@ -142,22 +144,22 @@ def _regret(summary: Summary) -> str:
 
 
 def overall(summaries: list[Summary]) -> list[str]:
-    """Return who is first in how many scenarios, and who is level with the first in how many."""
+    """Return in how many scenarios policies are first, and in how many tied with the first."""
     if len(summaries) == 1:
         return [f"{summaries[0].scenario.name}: {verdict(summaries[0])[0]}"]
     winners = [found for one in summaries if (found := winner(one))]
     if not winners:
-        return ["Too short to tell: nobody reached the target in every world of a scenario."]
-    level = Counter(label for found in winners for label in (found.label, *found.tied))
+        return ["Too short to decide: no policy reached the target with every seed of a scenario."]
+    tied = Counter(label for found in winners for label in (found.label, *found.tied))
     firsts = Counter(found.label for found in winners)
-    most, _ = top = max((firsts[label], level[label]) for label in firsts)
-    best = [label for label in firsts if (firsts[label], level[label]) == top]
+    most, _ = top = max((firsts[label], tied[label]) for label in firsts)
+    best = [label for label in firsts if (firsts[label], tied[label]) == top]
     n_clear = sum(found.label in best and not found.tied for found in winners)
-    chance = f"in {n_clear} of them" if n_clear else "in none of them"
+    where = f"in {n_clear} of them" if n_clear else "in none of them"
     are, each = ("is", "") if len(best) == 1 else ("are", " each")
-    counts = ", ".join(f"{label} in {n}" for label, n in level.most_common())
+    counts = ", ".join(f"{label} in {n}" for label, n in tied.most_common())
     return [
-        f"{' and '.join(best)} {are} first in {most} of {len(summaries)} scenarios{each}, {chance} "
-        "beyond chance against all others.",
-        f"First, or not told apart from the first: {counts}.",
+        f"{' and '.join(best)} {are} first in {most} of {len(summaries)} scenarios{each}, {where} "
+        "with a significant lead over all others.",
+        f"First, or tied with the first: {counts}.",
     ]

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print, exit code."""
+"""The command line: parse arguments, call the library, print, set the exit code."""
 
 import sys
 from importlib.util import find_spec
@@ -8,18 +8,18 @@ from bsfl.errors import MissingExtra
 from bsfl.extras import optional_imports, require
 
 TERMINAL, SIMULATOR, FIGURES = ("typer", "rich"), ("joblib",), ("matplotlib", "plotly")
-"""Packages that commands need: all of them, those that simulate, and those that draw."""
+"""Packages that every command needs, that simulating commands need, that plotting commands need."""
 NEEDS = {
     **dict.fromkeys(
         ("run", "advise", "reproduce", "leaderboard", "ablation"), (*SIMULATOR, *FIGURES)
     ),
     "report": FIGURES,
 }
-"""What commands need beside the terminal's, so that one message can name it all."""
+"""What each command needs in addition, so that one error can name every missing extra."""
 
 
 def main() -> None:
-    """Run the command line, or say which extra is missing; the version needs none."""
+    """Run the command line, or exit with the name of the missing extra; --version needs none."""
     if sys.argv[1:] == ["--version"]:
         print_version()
         return

@@ -1,4 +1,4 @@
-"""The commands that list, run and report. A command imports what it needs when it is called."""
+"""The commands that list, run and report. Each command imports its dependencies when it runs."""
 
 import csv
 import inspect
@@ -12,6 +12,7 @@ import typer.core
 from rich.table import Table
 from rich.text import Text
 
+from bsfl._core.registry import REQUIRED
 from bsfl.cli import FIGURES, SIMULATOR, monitor, print_version, studies
 from bsfl.cli.data import data
 from bsfl.cli.new import new
@@ -29,14 +30,13 @@ from bsfl.cli.terminal import (
 from bsfl.errors import InvalidInput
 from bsfl.extras import on_cluster, require
 from bsfl.policies import POLICIES, make_policy
-from bsfl.registry import REQUIRED
-from bsfl.requirements import LOSS, SAMPLES, needs_of
+from bsfl.policy import LOSS, SAMPLES
 
 if TYPE_CHECKING:
     from bsfl.runs import Results
 
 NEEDED = {LOSS: "losses", SAMPLES: "samples"}
-"""What a policy may need of clients, in words."""
+"""Names of what a policy can require clients to report."""
 
 typer.core.HAS_RICH = False  # before 0.21, the help is escaped for rich even when it is plain text
 
@@ -50,7 +50,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Print the version."""
     if show:
@@ -62,7 +62,7 @@ def version(
 def policies(
     name: Annotated[
         str | None,
-        typer.Argument(help="One of them, in full. [all]", autocompletion=policy_names),
+        typer.Argument(help="Policy to describe in full. [all]", autocompletion=policy_names),
     ] = None,
 ) -> None:
     """List the selection policies and their settings.
@@ -85,17 +85,17 @@ def policies(
 def _settings(name: str) -> str:
     """Return the settings of a policy with their defaults."""
     settings = POLICIES.settings(name).items()
-    told = [key if default is REQUIRED else f"{key}={default!r}" for key, default in settings]
-    return ", ".join(told) or "no settings"
+    words = [key if default is REQUIRED else f"{key}={default!r}" for key, default in settings]
+    return ", ".join(words) or "no settings"
 
 
 def _needs(name: str) -> str:
-    """Return what clients must report for a policy, in words."""
+    """Return a sentence with what clients must report for a policy."""
     try:
         policy = make_policy(name, **getattr(POLICIES[name], "example", {}))
-    except InvalidInput:  # one of another package that must be told more
+    except InvalidInput:  # a policy of another package that has required settings
         return ""
-    words = [word for need, word in NEEDED.items() if needs_of(policy) >= need]
+    words = [word for need, word in NEEDED.items() if policy.needs >= need]
     return f" Needs {' and '.join(words)}." if words else ""
 
 
@@ -112,39 +112,39 @@ def run(
         typer.Option(
             "--policy",
             autocompletion=policy_names,
-            help="One more that plays: a name from bsfl policies, or a class in a file of your "
-            "own, mine.py:Rule. Repeat it for more.",
+            help="Additional policy to run: a name from bsfl policies, or a custom class, "
+            "mine.py:Rule. Repeat the option for several.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="A setting of that policy, alpha=3, or of any by its label, bsfl.alpha=3. Repeat "
-            "it for more.",
+            help="A setting of that policy, alpha=3, or of the policy with a label, bsfl.alpha=3. "
+            "Repeat the option for several.",
         ),
     ] = None,
     seeds: Seeds = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds of a run. [as the scenario says]", min=1)
+        int | None, typer.Option(help="Rounds per run. [from the scenario]", min=1)
     ] = None,
     time_s: Annotated[
         float | None,
-        typer.Option("--time", help="Virtual seconds of a run. [as the scenario says]"),
+        typer.Option("--time", help="Virtual seconds per run. [from the scenario]"),
     ] = None,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print a row per policy and world, and no report.")
+        bool, typer.Option("--csv", help="Print a row per policy and seed instead of a report.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print every metric as JSON, and no report.")
+        bool, typer.Option("--json", help="Print every metric as JSON instead of a report.")
     ] = False,
 ) -> None:
-    """Run a scenario: every policy in every world; then report.
+    """Run the policies of a scenario with every seed, then report.
 
-    Interrupted, it goes on where it stopped when the same command is given again.
+    An interrupted run resumes when the same command is run again.
 
     Example: bsfl run phones --policy mine.py:LeastServed --set patience=5
     """
@@ -159,29 +159,29 @@ def run(
         )
         folder = out or Path("results") / "-".join([found.name, *_length(rounds, time_s)])
         is_shown = not (as_csv or as_json)
-        require(*SIMULATOR, *FIGURES * is_shown)  # what is missing shows before anything is begun
+        require(*SIMULATOR, *FIGURES * is_shown)  # fail before any run starts
         if is_shown:
-            from bsfl.cli.findings import check_folder, write_and_show
-            from bsfl.report import scenario_findings
+            from bsfl.cli.reports import check_folder, write_and_show
+            from bsfl.report import scenario_report
 
             check_folder(folder, has_runs=True)
-        n_worlds = seeds or found.seeds
-        with on_cluster(backend), watch([Results(folder, found, n_worlds)], jobs=jobs):
-            results = run_scenario(found, folder, seeds=n_worlds, jobs=jobs)
+        n_seeds = seeds or found.seeds
+        with on_cluster(backend), watch([Results(folder, found, n_seeds)], jobs=jobs):
+            results = run_scenario(found, folder, seeds=n_seeds, jobs=jobs)
         if as_csv or as_json:
             _print(results, as_csv=as_csv)
         else:
-            write_and_show(scenario_findings(results), folder)
+            write_and_show(scenario_report(results), folder)
 
 
 def _length(rounds: int | None, time_s: float | None) -> list[str]:
-    """Return another length as parts of a folder's name."""
+    """Return the length given on the command line as parts of a folder name."""
     given = {"rounds": rounds, "s": time_s}
     return [f"{value:g}-{unit}" for unit, value in given.items() if value is not None]
 
 
 def _print(results: "Results", *, as_csv: bool) -> None:
-    """Print what came out for another program to read."""
+    """Print the results in a machine-readable form."""
     from bsfl.analysis import summarise
 
     summary = summarise(results)
@@ -199,17 +199,17 @@ def _print(results: "Results", *, as_csv: bool) -> None:
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that bsfl run wrote.")],
 ) -> None:
-    """Write report.html, figures and summary.json again.
+    """Rewrite report.html, the figures and summary.json.
 
     Example: bsfl report results/demo
     """
     with clear_errors():
         require(*FIGURES)
-        from bsfl.cli.findings import write_and_show
-        from bsfl.report import scenario_findings
+        from bsfl.cli.reports import write_and_show
+        from bsfl.report import scenario_report
         from bsfl.runs import open_results
 
-        write_and_show(scenario_findings(open_results(folder)), folder)
+        write_and_show(scenario_report(open_results(folder)), folder)
 
 
 app.add_typer(scenarios, name="scenarios")

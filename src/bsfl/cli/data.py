@@ -1,4 +1,4 @@
-"""The commands about data sets."""
+"""The commands that list and download data sets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +13,17 @@ from bsfl.cli.terminal import clear_errors, console, errors, say
 from bsfl.errors import DataError
 from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, where_is
 
-data = typer.Typer(help="List and get data sets.", rich_markup_mode=None)
+data = typer.Typer(help="List and download data sets.", rich_markup_mode=None)
 
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Your data folder. [BSFL_DATA_DIR, else the user's cache]"),
+    typer.Option("--data-dir", help="Data folder. [BSFL_DATA_DIR, or the user cache]"),
 ]
 
 
 @data.callback(invoke_without_command=True)
 def list_all(context: typer.Context) -> None:
-    """List and get data sets.
+    """List and download data sets.
 
     Example: bsfl data get fashion-mnist
     """
@@ -33,7 +33,7 @@ def list_all(context: typer.Context) -> None:
 
 @data.command(name="list")
 def list_command(data_dir: DataDir = None) -> None:
-    """List the data sets and where each is, or would come from.
+    """List the data sets, with the location or the sources of each.
 
     Example: bsfl data list
     """
@@ -69,9 +69,9 @@ def get(
     name: Annotated[str, typer.Argument(help="A name from bsfl data list.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Get a data set from the first source that has it.
+    """Download a data set from the first source that has it.
 
-    It is verified and kept for the next time.
+    The files are verified and cached.
 
     Example: bsfl data get fashion-mnist --data-dir ~/datasets
     """
@@ -85,16 +85,16 @@ def get(
 
 @contextmanager
 def _progress(name: str) -> Iterator[Watcher]:
-    """Show what is tried and how many bytes have arrived while the block runs."""
+    """Show the current source and the number of bytes received while the block runs."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=errors, transient=True) as progress:
         task = progress.add_task(name, total=None)
 
-        def tell(line: str) -> None:
+        def log(line: str) -> None:
             progress.reset(task, total=None)
             say(line, errors)
 
         def received(n_bytes: int, total: int) -> None:
             progress.update(task, completed=n_bytes, total=total or None)
 
-        yield Watcher(say=tell, received=received)
+        yield Watcher(say=log, received=received)

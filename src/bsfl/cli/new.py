@@ -1,4 +1,4 @@
-"""The command that writes a start: a policy, a scenario or a task of your own, with a test."""
+"""The command that creates a template for a custom policy, scenario or task, with a test."""
 
 import re
 from importlib import resources
@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
+from bsfl._core.registry import nearest
 from bsfl.cli.terminal import clear_errors, say
 from bsfl.errors import InvalidInput
-from bsfl.registry import nearest
 
 STARTS = {
     "policy": (".py", "MyPolicy"),
     "scenario": (".toml", "my-fleet"),
     "task": (".py", "MyTask"),
 }
-"""What can be begun: the ending of its file, and what it is called unless you say otherwise."""
+"""What can be created: its file extension and its default name."""
 NEXT = {
     "policy": "bsfl run phones --policy {file}:{name}",
     "scenario": "bsfl run {file}",
@@ -35,12 +35,12 @@ def new(
             autocompletion=lambda: list(STARTS),
         ),
     ],
-    name: Annotated[str, typer.Argument(help="What to call it.", show_default=False)] = "",
-    folder: Annotated[Path, typer.Option("--folder", help="Where to write it.")] = Path("."),
+    name: Annotated[str, typer.Argument(help="Its name.", show_default=False)] = "",
+    folder: Annotated[Path, typer.Option("--folder", help="Folder to write to.")] = Path("."),
 ) -> None:
-    """Write a start of your own: policy, scenario or task.
+    """Create a template for a custom policy, scenario or task.
 
-    It has comments and comes with a test. Nothing that is there is written over.
+    The template has comments and a test. Existing files are never overwritten.
 
     Example: bsfl new policy LeastServed
     """
@@ -50,7 +50,7 @@ def new(
 
 
 def write_start(what: str, name: str, folder: Path) -> list[str]:
-    """Write the files of a start, and return what to say about it."""
+    """Write the files of a template, and return the lines to print."""
     if what not in STARTS:
         raise InvalidInput(f"cannot begin a {what!r}{nearest(what, STARTS)}")
     ending, usual = STARTS[what]

@@ -1,4 +1,4 @@
-"""The commands about scenarios: list, show and copy them."""
+"""The commands that list, show and copy scenarios."""
 
 import math
 from pathlib import Path
@@ -42,7 +42,7 @@ def list_command() -> None:
 
     table = Table(box=None, pad_edge=False)
     for column in ("scenario", "clients", "cohort", "rounds or time"):
-        table.add_column(column, no_wrap=True, overflow="ignore")  # a name is there to be copied
+        table.add_column(column, no_wrap=True, overflow="ignore")  # names can be copied whole
     table.add_column("about")
     for name, path in shipped_scenarios().items():
         one = read_scenario(path)
@@ -72,9 +72,9 @@ def copy(
         Path | None, typer.Argument(help="The new file. [NAME.toml here]", show_default=False)
     ] = None,
 ) -> None:
-    """Copy the file of a scenario, to change it.
+    """Copy the file of a scenario, to edit it.
 
-    Nothing that is there is written over. Example: bsfl scenarios copy demo mine.toml
+    Existing files are never overwritten. Example: bsfl scenarios copy demo mine.toml
     """
     with clear_errors():
         from bsfl.scenario import scenario_path

@@ -1,4 +1,4 @@
-"""The commands that conduct a study."""
+"""The commands that run a study."""
 
 from functools import partial
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bsfl import checks, cli
+from bsfl import cli, validation
+from bsfl._core.registry import nearest
 from bsfl.cli.terminal import (
     Backend,
     Jobs,
@@ -20,7 +21,6 @@ from bsfl.cli.terminal import (
 )
 from bsfl.errors import InvalidInput
 from bsfl.extras import on_cluster, require
-from bsfl.registry import nearest
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
 
 
@@ -37,7 +37,7 @@ def reproduce(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Make one of the paper's figures again, or all of them.
+    """Reproduce one figure of the paper, or all of them.
 
     Example: bsfl reproduce annealing --quick --out results/annealing-quick
     """
@@ -63,30 +63,33 @@ def leaderboard(
         list[str] | None,
         typer.Option(
             "--policy",
-            help="Who competes; repeat it for more. [all but the genie]",
+            help="Policy to compare; repeat the option for several. [all but the oracle]",
             autocompletion=policy_names,
         ),
     ] = None,
     seeds: Seeds = None,
     tune: Annotated[
-        int, typer.Option(help="Settings that each policy may try; 1: its defaults.", min=1)
+        int,
+        typer.Option(
+            help="Number of candidate settings to tune each policy over; 1: the defaults.", min=1
+        ),
     ] = 1,
     rounds: Annotated[
         str,
         typer.Option(
-            help="How rounds close: over-selection (the first m of 1.3 m answers), barrier (the "
-            "last answer) or 'no barrier'."
+            help="How rounds close: synchronous (with the last response), over-selection (with "
+            "the first m of 1.3 m responses) or asynchronous (never)."
         ),
     ] = "over-selection",
     engine: Annotated[
-        str | None, typer.Option(help="What trains: jax or fast. [as the scenario says]")
+        str | None, typer.Option(help="Training engine: jax or fast. [from the scenario]")
     ] = None,
     quick: Quick = False,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Let all policies compete in the same scenarios.
+    """Compare all policies in the same scenarios.
 
     Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
     """
@@ -110,9 +113,9 @@ def ablation(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """Measure what one choice buys, such as how rounds close.
+    """Measure the effect of one choice, such as how rounds close.
 
-    Those about rounds and liars train; the others are about options of BSFL.
+    The ablations of rounds and malicious clients train models; the others simulate BSFL's options.
 
     Example: bsfl ablation drift --seeds 5
     """
@@ -121,10 +124,13 @@ def ablation(
         _conduct(name, {}, out or f"ablation-{name}", backend, seeds=seeds, jobs=jobs)
 
 
-Floor = Annotated[
-    float, typer.Option(help="Least part of its fair share that a client shall have.")
+MinParticipation = Annotated[
+    float,
+    typer.Option(help="Minimum participation of every client, as a fraction of its fair count."),
 ]
-Deadline = Annotated[float | None, typer.Option("--deadline", help="Seconds. [as the log shows]")]
+Deadline = Annotated[
+    float | None, typer.Option("--deadline", help="Deadline of a round in seconds. [from the log]")
+]
 Rounds = Annotated[int, typer.Option(help="Rounds to simulate.", min=1)]
 
 
@@ -132,28 +138,28 @@ def advise(
     log: Annotated[
         Path,
         typer.Argument(
-            help="CSV with a header, a row for each answer (client, latency; also outcome, "
-            "timestamp, loss), or a journal of a Scheduler."
+            help="CSV with a header and one row per response (client, latency; optionally "
+            "outcome, timestamp, loss), or a journal of a Scheduler."
         ),
     ],
     cohort_size: Annotated[
         int | None,
         typer.Option(
-            help="Answers that a round wants. [as in the journal, or a tenth of the clients]", min=1
+            help="Target responses per round. [from the journal, or a tenth of the clients]", min=1
         ),
     ] = None,
-    floor: Floor = 0.8,
+    min_participation: MinParticipation = 0.8,
     deadline_s: Deadline = None,
     policies: Annotated[
         list[str] | None,
         typer.Option(
             "--policy",
-            help="Compare this one alone; repeat it for more. [all that a log can judge]",
+            help="Policy to compare; repeat the option for several. [all that a log can evaluate]",
             autocompletion=policy_names,
         ),
     ] = None,
     client_column: Annotated[
-        str | None, typer.Option(help="Column with the client. [guessed, as all of these]")
+        str | None, typer.Option(help="Column with the client. [guessed, like all columns]")
     ] = None,
     latency_column: Annotated[
         str | None, typer.Option(help="Column with the latency; seconds, or as in latency_ms.")
@@ -166,20 +172,23 @@ def advise(
     ] = None,
     loss_column: Annotated[str | None, typer.Option(help="Column with the loss.")] = None,
     ids: Annotated[
-        str, typer.Option(help="What ids of a CSV are: text, int or auto (int if all look so).")
+        str,
+        typer.Option(
+            help="Type of the ids in a CSV: text, int or auto (int if all ids are integers)."
+        ),
     ] = "auto",
     rounds: Rounds = 500,
     seeds: Annotated[int, typer.Option(help="Fleets resampled from the log.", min=1)] = 5,
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
-    """Recommend policy and settings for your own clients.
+    """Recommend a policy and its settings for your clients.
 
-    It plays policies, invitations and deadlines on fleets resampled from a log; stopped, it goes
-    on where it was when the same command is given again. Example: bsfl advise rounds.jsonl
+    It simulates policies, invitations and deadlines on fleets resampled from a log. An interrupted
+    search resumes when the same command is run again. Example: bsfl advise rounds.jsonl
     """
     with clear_errors():
-        from bsfl.fleet.answer_log import Columns
+        from bsfl.fleet.response_log import Columns
 
         columns = Columns(
             client=client_column,
@@ -188,7 +197,8 @@ def advise(
             time=time_column,
             loss=loss_column,
         )
-        settings: dict[str, Any] = {"log": log, "cohort_size": cohort_size, "floor": floor}
+        settings: dict[str, Any] = {"log": log, "cohort_size": cohort_size}
+        settings |= {"min_participation": min_participation}
         settings |= {"deadline_s": deadline_s, "rounds": rounds, "columns": columns, "ids": ids}
         settings |= {"policies": tuple(policies)} if policies else {}
         _conduct("advise", settings, out or f"advice-{log.stem}", None, seeds=seeds, jobs=jobs)
@@ -196,19 +206,19 @@ def advise(
 
 def tune(
     latencies: Annotated[Path, typer.Option("--latencies", help="The log.")],
-    cohort_size: Annotated[int, typer.Option(help="Answers that a round wants.", min=1)],
-    floor: Floor = 0.8,
+    cohort_size: Annotated[int, typer.Option(help="Target responses per round.", min=1)],
+    min_participation: MinParticipation = 0.8,
     deadline_s: Deadline = None,
     rounds: Rounds = 1000,
     seeds: Annotated[int, typer.Option(help="Fleets resampled from the log.", min=1)] = 3,
     jobs: Jobs = -1,
     out: Out = None,
 ) -> None:
-    """Do what `bsfl advise` does; this was its name."""
+    """Run `bsfl advise`, under its former name."""
     advise(
         latencies,
         cohort_size,
-        floor,
+        min_participation,
         deadline_s,
         rounds=rounds,
         seeds=seeds,
@@ -220,19 +230,19 @@ def tune(
 def _conduct(
     study: str, settings: dict[str, Any], out: Path | str, backend: str | None, **effort: Any
 ) -> None:
-    """Play a study, write what came out (a name is a folder of results/) and print it."""
+    """Run a study, write its report (a name is a folder in results/) and print it."""
     require(*cli.SIMULATOR, *cli.FIGURES)
     made = STUDIES.make(study, **settings)
-    from bsfl.cli.findings import check_folder, steps, write_and_show
+    from bsfl.cli.reports import check_folder, steps, write_and_show
     from bsfl.runs import watch
     from bsfl.studies.study import Effort
 
-    folder = checks.folder(Path("results", out) if isinstance(out, str) else out)
+    folder = validation.folder(Path("results", out) if isinstance(out, str) else out)
     check_folder(folder, has_runs=study == "scenario")
     shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
-        findings = made.play(folder, Effort(watch=shown, steps=steps, say=say, **effort))
-    write_and_show(findings, folder)
+        report = made.play(folder, Effort(watch=shown, steps=steps, say=say, **effort))
+    write_and_show(report, folder)
 
 
 def _check(what: str, name: str, known: tuple[str, ...]) -> None:

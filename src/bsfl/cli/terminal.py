@@ -1,4 +1,4 @@
-"""What all commands share: options, where they print, and how they end when something is wrong."""
+"""What all commands share: options, consoles, and exit codes for errors."""
 
 import shlex
 import sys
@@ -17,7 +17,7 @@ console = Console()
 errors = Console(stderr=True)
 
 NO_DATA, BAD_INPUT, STOPPED = 1, 2, 130
-"""Exit codes: a data set cannot be had; anything else raised on purpose; Ctrl-C."""
+"""Exit codes: a data set is unavailable; any other error of bsfl; Ctrl-C."""
 
 
 def _processes(jobs: int) -> int:
@@ -27,41 +27,41 @@ def _processes(jobs: int) -> int:
 
 
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder for results. [one of its own in results/]")
+    Path | None, typer.Option("--out", help="Folder for results. [a new one in results/]")
 ]
-Seeds = Annotated[int | None, typer.Option(help="Worlds. [as the scenario says]", min=1)]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds. [from the scenario]", min=1)]
 Jobs = Annotated[
-    int, typer.Option("--jobs", help="Processes; -1: one per core.", callback=_processes)
+    int, typer.Option("--jobs", help="Number of processes; -1: one per core.", callback=_processes)
 ]
 Backend = Annotated[
     str | None,
-    typer.Option("--backend", help="dask://host:port: a cluster that shares the folder. [none]"),
+    typer.Option("--backend", help="A cluster that shares the folder, dask://host:port. [none]"),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="A small version, for a look.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Run a small version.")]
 
 
 def scenario_names() -> list[str]:
-    """Return what may stand for a scenario, for completion in the shell."""
+    """Return the names of scenarios, for shell completion."""
     from bsfl.scenario import shipped_scenarios
 
     return list(shipped_scenarios())
 
 
 def policy_names() -> list[str]:
-    """Return what may stand for a policy, likewise."""
+    """Return the names of policies, for shell completion."""
     from bsfl.policies import POLICIES
 
     return list(POLICIES)
 
 
 def say(text: str, to: Console = console, *, highlight: bool = False, style: str = "") -> None:
-    """Print a line as it is, however long."""
+    """Print a line without markup or wrapping."""
     to.print(text, style=style or None, markup=False, highlight=highlight, soft_wrap=True)
 
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Turn what we raise on purpose into one message, and Ctrl-C into advice."""
+    """Turn errors of bsfl into one message, and Ctrl-C into the command that resumes."""
     try:
         with optional_imports():
             yield
@@ -71,5 +71,5 @@ def clear_errors() -> Iterator[None]:
         raise typer.Exit(NO_DATA if isinstance(error, DataError) else BAD_INPUT) from None
     except KeyboardInterrupt:
         command = shlex.join(["bsfl", *sys.argv[1:]])
-        say(f"\nstopped; what is done is kept. To go on: {command}", errors, highlight=True)
+        say(f"\nstopped; finished work is kept. To resume: {command}", errors, highlight=True)
         raise typer.Exit(STOPPED) from None

@@ -1,4 +1,4 @@
-"""Kinds of availability by name: who can be reached, by chance, by the clock or as recorded.
+"""Kinds of availability by name: at random, by the clock or as recorded.
 
 Each function makes the availability of n_clients from rng; the registry at the end gives the names
 that scenario files use. "intervals" and "week" go by the virtual clock, the others by the round.
@@ -7,7 +7,8 @@ that scenario files use. "intervals" and "week" go by the virtual clock, the oth
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput
 from bsfl.fleet.availability import (
     MAX_PHONES,
@@ -20,25 +21,24 @@ from bsfl.fleet.availability import (
 )
 from bsfl.fleet.intervals import WEEK_S, Intervals, read_intervals
 from bsfl.fleet.week import phone_week
-from bsfl.records import Rng
-from bsfl.registry import Registry
+from bsfl.types import Rng
 
 
 def always(n_clients: int, rng: Rng) -> Always:
-    """Return that everyone can be reached."""
+    """Return that all clients are always available."""
     return Always()
 
 
 def independent(n_clients: int, rng: Rng, *, probability: float) -> Independent:
-    """Return that each client can be reached with a probability, in every round anew."""
+    """Return that each client is available with a probability, in every round anew."""
     return Independent(probability)
 
 
 def phones(
     n_clients: int, rng: Rng, *, probability: float, rounds_per_step: int = 1
 ) -> RecordedAvailability:
-    """Return that clients come and go as real phones do; the probability is their mean."""
-    mean = checks.between("probability", probability, 0.0, MAX_PHONES)
+    """Return that clients come and go as real phones do, with this mean availability."""
+    mean = validation.between("probability", probability, 0.0, MAX_PHONES)
     return phones_availability(n_clients, rng, mean=mean, rounds_per_step=rounds_per_step)
 
 
@@ -87,4 +87,4 @@ AVAILABILITIES: Registry[Callable[..., Availability]] = Registry(
     group="bsfl.availabilities",
     given=("n_clients", "rng"),
 )
-"""Availabilities by name; one of your own is a function (n_clients, rng) that returns one."""
+"""Availabilities by name; a custom one is a function (n_clients, rng) that returns one."""

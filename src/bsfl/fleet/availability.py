@@ -1,4 +1,4 @@
-"""Which clients can be reached in a round; bsfl.fleet.intervals goes by the clock instead."""
+"""Which clients are available in a round; bsfl.fleet.intervals goes by the clock instead."""
 
 import math
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.files import npy
-from bsfl.records import BoolArray, Rng
+from bsfl.persistence import npy
+from bsfl.types import BoolArray, Rng
 
 MAX_CELLS = 100_000_000
 """Numbers in a recording: times x devices."""
 
 
 class Availability(Protocol):
-    """Who can be reached, round by round or hour by hour."""
+    """The available clients, round by round or hour by hour."""
 
     def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
-        """Return whether each client can be reached at clock_s, when round t starts."""
+        """Return whether each client is available at clock_s, when round t starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Everyone, always."""
+    """All clients, always."""
 
     def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         return np.ones(n_clients, dtype=bool)
@@ -39,7 +39,7 @@ class Independent:
     probability: float
 
     def __post_init__(self) -> None:
-        checks.between("probability", self.probability, 0.0, 1.0)
+        validation.between("probability", self.probability, 0.0, 1.0)
 
     def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         return rng.random(n_clients) < self.probability
@@ -60,7 +60,7 @@ class RecordedAvailability:
     rounds_per_step: int = 1
 
     def __post_init__(self) -> None:
-        checks.natural("rounds_per_step", self.rounds_per_step)
+        validation.natural("rounds_per_step", self.rounds_per_step)
 
     def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
         step = (t - 1) // self.rounds_per_step % len(self.state)
@@ -119,10 +119,10 @@ def phones_availability(
     """Return clients that come and go as phones do: some never, some often, for a while each time.
 
     Client k is reachable a share p_k of the time, with p_k from the quantiles of real phones. It
-    is a Markov chain: who is there stays with probability 0.76, and who is not comes with
+    is a Markov chain: a client that is there stays with probability 0.76, another comes with
     probability 0.24 p_k / (1 - p_k).
     """
-    checks.between("mean", mean, 0.0, MAX_PHONES)
+    validation.between("mean", mean, 0.0, MAX_PHONES)
     share = np.interp(rng.random(n_clients), REACHABLE_LEVELS, REACHABLE_SHARE)
     share *= mean / max(share.mean(), 1e-12)
     share = np.minimum(share, 0.8)

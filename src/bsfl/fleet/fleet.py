@@ -1,37 +1,37 @@
-"""A simulated fleet: latencies, availability and data sizes that policies never see."""
+"""Simulated clients: latencies, availability and data sizes that policies never see."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.fleet.availability import Always, Availability
+from bsfl.fleet.false_reports import MaliciousClients
 from bsfl.fleet.intervals import Intervals
 from bsfl.fleet.latency import Latencies
-from bsfl.fleet.lies import Lies
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray, Roster
+from bsfl.random import stream
+from bsfl.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """A world. Every draw comes from a stream named by the seed and the round.
+    """Simulated clients. Every draw comes from a stream named by the seed and the round.
 
-    So two policies that run with the same seed meet the same latencies and the same availability,
-    whoever they choose.
+    So two policies with the same seed see the same latencies and the same availability, no matter
+    which clients they select.
 
     Attributes:
         latency: How long each client takes.
         tau_min: Smallest possible latency; faster draws are lifted to it.
-        tau_max: Deadline of a round; later answers are not waited for.
-        seed: Root of this world.
-        availability: Who can be reached.
+        tau_max: Deadline of a round; later responses are not waited for.
+        seed: Root of all draws.
+        availability: Which clients are available.
         samples: Data size of each client; None: all equal and unknown.
         quality: Data quality of each client; None: all 1.
         features: What the server knows of each client beforehand, [client, feature]; None: nothing.
-        lies: What some clients tell that is not so; None: all are honest.
+        malicious: Which clients report falsely, and what; None: all are honest.
         ids: What the clients are called; None: as the latencies say, or by their number.
     """
 
@@ -43,12 +43,12 @@ class Fleet:
     samples: FloatArray | None = None
     quality: FloatArray | None = None
     features: FloatArray | None = None
-    lies: Lies | None = None
+    malicious: MaliciousClients | None = None
     ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        checks.positive("tau_min", self.tau_min)
-        checks.positive("tau_max", self.tau_max)
+        validation.positive("tau_min", self.tau_min)
+        validation.positive("tau_max", self.tau_max)
         if self.tau_min > self.tau_max:
             raise InvalidInput(
                 f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
@@ -60,7 +60,7 @@ class Fleet:
         lives = self.availability
         if isinstance(lives, Intervals) and lives.n_clients != self.n_clients:
             raise InvalidInput(
-                f"availability must tell of all {self.n_clients} clients of the fleet, "
+                f"availability must describe all {self.n_clients} clients of the fleet, "
                 f"got the intervals of {lives.n_clients}"
             )
 
@@ -73,19 +73,16 @@ class Fleet:
         return str(client) if self.ids is None else self.ids[client]
 
     @property
-    def roster(self) -> Roster:
-        """What the owner of the fleet may tell a policy."""
-        return Roster(
-            n_members=self.n_clients,
-            samples=self.samples,
-            quality=self.quality,
-            features=self.features,
-        )
+    def significance(self) -> FloatArray:
+        """d_k = q_k n_k of every client."""
+        if self.samples is None:
+            raise InvalidInput("the clients have no samples")
+        return self.samples if self.quality is None else self.samples * self.quality
 
     def latencies(self, t: int, clock_s: float) -> FloatArray:
         """Return the seconds every client takes in round t, which starts at clock_s.
 
-        Infinite if no answer comes: it is lost, or the client goes offline before it is done.
+        Infinite if no response comes: it is lost, or the client goes offline before it is done.
         """
         drawn = np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
         if not isinstance(self.availability, Intervals):
@@ -94,7 +91,7 @@ class Fleet:
         return np.where(stays, drawn, np.inf)
 
     def available(self, t: int, clock_s: float) -> IntArray:
-        """Return who can be reached at clock_s, when round t starts."""
+        """Return the clients that are available at clock_s, when round t starts."""
         rng = stream(self.seed, "availability", t)
         reachable = np.asarray(self.availability.reachable(t, clock_s, self.n_clients, rng))
         if reachable.shape != (self.n_clients,) or reachable.dtype != bool:
@@ -107,11 +104,11 @@ class Fleet:
     def online_s(self, clock_s: float) -> FloatArray | None:
         """Return for how many seconds each client has been online at clock_s, NaN if it is not.
 
-        None where availability has no clock, so that nobody knows.
+        None where availability has no clock.
         """
         lives = self.availability
         return lives.online_s(clock_s) if isinstance(lives, Intervals) else None
 
     def mean_speed(self, t: int) -> FloatArray:
-        """Return the truth: mu_k = E[tau_min / min(tau_k, tau_max)] in round t, of who stays."""
+        """Return the true mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""
         return self.tau_min * self.latency.mean_inverse(t, self.tau_min, self.tau_max)

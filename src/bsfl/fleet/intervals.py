@@ -1,4 +1,4 @@
-"""Clients that come and go on the virtual clock: who is online, since when and until when."""
+"""Clients that come and go on the virtual clock: online since when and until when."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.fleet.client_rows import read_rows
 from bsfl.fleet.traces import follow
-from bsfl.records import BoolArray, FloatArray, IntArray, Rng
+from bsfl.types import BoolArray, FloatArray, IntArray, Rng
 
 HOUR_S = 3_600.0
 DAY_S = 24 * HOUR_S
@@ -47,11 +47,11 @@ class Intervals:
     origin_s: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.positive("period_s", self.period_s)
-        checks.at_least("origin_s", self.origin_s, 0.0)
+        validation.positive("period_s", self.period_s)
+        validation.at_least("origin_s", self.origin_s, 0.0)
         if len(self.start) != len(self.end) or len(self.start) != self.offsets[-1]:
             raise InvalidInput(
-                f"start, end and offsets must tell of the same intervals, got {len(self.start)}, "
+                f"start, end and offsets must describe the same intervals, got {len(self.start)}, "
                 f"{len(self.end)} and {self.offsets[-1]}"
             )
         some, first, after = self._not_empty()
@@ -77,12 +77,12 @@ class Intervals:
         return now < end
 
     def online_s(self, clock_s: float) -> FloatArray:
-        """Return for how many seconds each client has been online, NaN for who is offline."""
+        """Return for how many seconds each client has been online, NaN for offline ones."""
         now, start, end = self._latest(clock_s)
         return np.where(now < end, now - start, np.nan)
 
     def online_until(self, clock_s: float) -> FloatArray:
-        """Return the virtual time at which each client leaves, NaN for who is offline.
+        """Return the virtual time at which each client leaves, NaN for offline ones.
 
         Infinite for a client whose one interval fills the period: it never leaves.
         """
@@ -145,9 +145,9 @@ def read_intervals(
         path: The CSV file; the lines of one client are in the order of time.
         period_s: When the record starts again, seconds.
         start_hour: Hour of the record's first day at which the virtual clock starts.
-        ids: What the clients are called; those that the file knows do what it says of them.
+        ids: Names of the clients; those in the file follow their own records.
     """
-    checks.positive("period_s", period_s)
+    validation.positive("period_s", period_s)
     recorded: dict[str, list[list[float]]] = {}
     _, rows = read_rows(path, (COLUMNS,), limits=(0.0, MAX_S))
     for line, client, (start, end) in rows:
@@ -160,7 +160,7 @@ def read_intervals(
     lives = [_joined(known, period_s) for known in recorded.values()]
     start, end = np.array([interval for life in lives for interval in life]).T
     offsets = np.append(0, np.cumsum([len(life) for life in lives]))
-    origin_s = HOUR_S * checks.between("start_hour", start_hour, 0.0, 24.0)
+    origin_s = HOUR_S * validation.between("start_hour", start_hour, 0.0, 24.0)
     devices = follow(list(recorded), n_clients, rng, ids)
     return Intervals(start, end, offsets, period_s, origin_s).followed_by(devices)
 

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import InvalidInput
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray, Rng
+from bsfl.random import stream
+from bsfl.types import FloatArray, IntArray, Rng
 
 MAX_SIGMA = 10.0
 """Standard deviation of the logarithm of a latency or a size; e^10 is 22,000 times."""
 N_NODES = 2001
 """Noise values at which the integrals of true means are evaluated (relative error about 1e-6)."""
 N_SAMPLED = 1000
-"""Draws from which the true means of a latency model of your own are taken."""
+"""Draws from which the true means of a custom latency model are taken."""
 
 _GRID = np.linspace(0.0, 1.0, N_NODES)
 _Z, _ROOT = 16.0 * _GRID - 8.0, 6.5 * _GRID  # the square of a root is an exponential noise
@@ -42,7 +42,7 @@ class Latencies(Protocol):
         """How many clients there are."""
 
     def draw(self, t: int, rng: Rng) -> FloatArray:
-        """Return the seconds that every client would take in round t, chosen or not."""
+        """Return the seconds that every client would take in round t, selected or not."""
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
         """Return E[1 / clip(tau, low, high)] of every client in round t."""
@@ -149,7 +149,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Latencies of your own: any function of the round and a generator, the same in law forever.
+    """Custom latencies: any function of the round and a generator, with a constant distribution.
 
     True means, for regret and figures, are those of N_SAMPLED draws.
 
@@ -181,7 +181,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Latencies made from others; how, say the classes below."""
+    """Latencies made from others, as the subclasses say."""
 
     base: Latencies
 
@@ -248,7 +248,7 @@ class Scaled(Changed):
 
 @dataclass(frozen=True, slots=True)
 class Flaky(Changed):
-    """Each answer is lost with a probability, of all clients or of each: an infinite latency."""
+    """Each response is lost with a probability, of all clients or of each: an infinite latency."""
 
     probability: float | FloatArray
 
@@ -258,5 +258,5 @@ class Flaky(Changed):
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
         """Return (1 - p) E[1 / clip(tau, low, high)] + p / high."""
-        heard = (1.0 - self.probability) * self.base.mean_inverse(t, low, high)
-        return heard + self.probability / high
+        in_time = (1.0 - self.probability) * self.base.mean_inverse(t, low, high)
+        return in_time + self.probability / high

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.fleet.latency import MAX_SIGMA, Latencies, Noisy, lognormal
-from bsfl.records import FloatArray, Rng
+from bsfl.types import FloatArray, Rng
 
 # Quantiles of 20,000 phones in FedScale's device data: milliseconds per sample at inference, and
 # the natural logarithm of the bandwidth in kbit/s. The two are uncorrelated there and here.
@@ -25,7 +25,7 @@ TRAINING_OVER_INFERENCE = 3.0
 """One training step costs about three forward passes."""
 
 Sizes = float | FloatArray
-"""How many each client trains on: all the same, or one number for each."""
+"""Samples that each client trains on: one number, or one for each."""
 
 
 def phones(
@@ -51,7 +51,7 @@ def capacities(n_clients: int, rng: Rng) -> tuple[FloatArray, FloatArray]:
 
 
 def phone_features(n_clients: int, rng: Rng, noise_rng: Rng, *, noise: float) -> FloatArray:
-    """Return what a server may know of phones before it meets them, [client, 2].
+    """Return features of phones that a server may know before any response, [client, 2].
 
     The logarithms of computing time and bandwidth, each with normal noise of standard deviation
     `noise`: a data sheet, or a rough measurement. `rng` must be where `phones` drew from.
@@ -68,8 +68,8 @@ def phone_latencies(
     E is the inference time per sample in ms; B bytes travel twice, 8 bits a byte.
     """
     if not isinstance(samples, np.ndarray):
-        checks.positive("samples", samples)
+        validation.positive("samples", samples)
     training = TRAINING_OVER_INFERENCE * samples * compute_ms / 1000.0
-    transfer = 2 * 8 * checks.positive("model_bytes", model_bytes) / 1000.0 / kbps
-    sigma = checks.between("jitter", jitter, 0.0, MAX_SIGMA)
+    transfer = 2 * 8 * validation.positive("model_bytes", model_bytes) / 1000.0 / kbps
+    sigma = validation.between("jitter", jitter, 0.0, MAX_SIGMA)
     return lognormal(training + transfer, np.full(len(compute_ms), sigma))

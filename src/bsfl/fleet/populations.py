@@ -1,4 +1,4 @@
-"""Fleets by name: who is fast, who is slow, and by how much.
+"""Populations by name: how fast their clients are.
 
 Each function draws a population of n_clients from rng and returns its latencies; the registry at
 the end gives the names that scenario files use.
@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput
 from bsfl.fleet.latency import (
     MAX_SIGMA,
@@ -20,8 +21,7 @@ from bsfl.fleet.latency import (
 )
 from bsfl.fleet.phones import phones
 from bsfl.fleet.traces import trace
-from bsfl.records import BoolArray, Rng
-from bsfl.registry import Registry
+from bsfl.types import BoolArray, Rng
 
 Range = tuple[float, float]
 
@@ -32,7 +32,7 @@ def authors_bimodal(n_clients: int, rng: Rng, *, slow_share: float = 0.1) -> Lat
     tau = clip(N(mean, sd), 0.05, 1); mean U(0.85, 0.9) for the slow, U(0.05, 0.1) for the others,
     sd U(0, 0.05).
     """
-    checks.between("slow_share", slow_share, 0.0, 1.0)
+    validation.between("slow_share", slow_share, 0.0, 1.0)
     slow = _share(n_clients, slow_share, rng)
     mean = np.where(slow, rng.uniform(0.85, 0.9, n_clients), rng.uniform(0.05, 0.1, n_clients))
     return clipped_normal(mean, rng.uniform(0, 0.05, n_clients), low=0.05, high=1.0)
@@ -46,8 +46,8 @@ def authors_three_speeds(
     tau = clip(0.1 / N(rate, sd), 0.1, 1); rate U(0.1, 0.12) for the slow, U(0.15, 0.2) in the
     middle, U(0.93, 0.97) for the fast, sd U(0, 0.03).
     """
-    checks.between("slow_share", slow_share, 0.0, 1.0)
-    checks.between("fast_share", fast_share, 0.0, round(1.0 - slow_share, 9))
+    validation.between("slow_share", slow_share, 0.0, 1.0)
+    validation.between("fast_share", fast_share, 0.0, round(1.0 - slow_share, 9))
     place = rng.permutation(n_clients)
     rate = rng.uniform(0.15, 0.2, n_clients)
     n_slow = round(slow_share * n_clients)
@@ -68,11 +68,13 @@ def lognormal_population(
         spread: Standard deviation of their logarithms, between clients.
         sigma: Standard deviation of the logarithm of one client's latency, between rounds.
     """
-    checks.positive("median", median)
+    validation.positive("median", median)
     medians = median * np.exp(
-        checks.between("spread", spread, 0.0, MAX_SIGMA) * rng.normal(size=n_clients)
+        validation.between("spread", spread, 0.0, MAX_SIGMA) * rng.normal(size=n_clients)
     )
-    return lognormal(medians, np.full(n_clients, checks.between("sigma", sigma, 0.0, MAX_SIGMA)))
+    return lognormal(
+        medians, np.full(n_clients, validation.between("sigma", sigma, 0.0, MAX_SIGMA))
+    )
 
 
 def exponential_population(
@@ -80,7 +82,7 @@ def exponential_population(
 ) -> Latencies:
     """Return shift + Exp(scale) with both uniform in a range, seconds."""
     for name, bounds in (("shift", shift), ("scale", scale)):
-        if checks.span(name, bounds)[0] <= 0:
+        if validation.span(name, bounds)[0] <= 0:
             raise InvalidInput(f"{name} must be a range above 0, got {bounds!r}")
     return shifted_exponential(rng.uniform(*shift, n_clients), rng.uniform(*scale, n_clients))
 
@@ -92,10 +94,10 @@ def equal_means(
 
     tau = exp(mu + sigma N(0, 1)) with E[1/tau] = exp(-mu + sigma^2 / 2) = 1 / mean_s.
     """
-    checks.positive("mean_s", mean_s)
-    steady, jittery = checks.span("sigmas", sigmas)
-    checks.between("sigmas", steady, 0.0, MAX_SIGMA)
-    checks.between("sigmas", jittery, 0.0, MAX_SIGMA)
+    validation.positive("mean_s", mean_s)
+    steady, jittery = validation.span("sigmas", sigmas)
+    validation.between("sigmas", steady, 0.0, MAX_SIGMA)
+    validation.between("sigmas", jittery, 0.0, MAX_SIGMA)
     sigma = np.where(_share(n_clients, 0.5, rng), jittery, steady)
     return lognormal(mean_s * np.exp(sigma**2 / 2), sigma)
 
@@ -119,4 +121,4 @@ POPULATIONS: Registry[Callable[..., Latencies]] = Registry(
     group="bsfl.populations",
     given=("n_clients", "rng"),
 )
-"""Populations by name; one of your own is a function (n_clients, rng) that returns Latencies."""
+"""Populations by name; a custom one is a function (n_clients, rng) that returns Latencies."""

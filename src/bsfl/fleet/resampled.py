@@ -1,20 +1,20 @@
-r"""A fleet made again from what its clients have shown: each by its own answers, few ones steadied.
+r"""Fleets resampled from the responses of their clients; with few responses by empirical Bayes.
 
     ln tau = mu_k + sigma_k e,   lost with probability p_k
 
-A client with many answers is drawn from them (the bootstrap). What a few leave open is drawn from
-clients like it, by empirical Bayes: the populations below are fitted to the answers themselves.
+A client with many responses is drawn from them (the bootstrap). What a few leave open is drawn from
+clients like it, by empirical Bayes: the populations below are fitted to the responses themselves.
 
     mu_k      ~ N(mu, s^2)                        between clients
     sigma_k^2 ~ d_0 s_0^2 / chi^2(d_0)            how much one client varies
-    p_k       ~ Beta(b, a)                        how often it does not answer
-    e                                             the standardised answers of k, and of everybody
+    p_k       ~ Beta(b, a)                        how often it does not respond
+    e                                             the standardised responses of k, and of all
 
-Every world draws mu_k and p_k once from what is believed of them, so that worlds differ by what the
-answers leave open: who was lucky a few times is not taken for the fastest client.
+Every seed draws mu_k and p_k once from their posteriors, so that seeds differ by what the responses
+leave open: a client that was lucky a few times is not taken for the fastest one.
 
-Departure: sigma_k is its posterior mean, not drawn. The standardised answers of all clients hold
-already what is not known of it.
+Departure: sigma_k is its posterior mean, not drawn. The standardised responses of all clients
+already contain its uncertainty.
 """
 
 import math
@@ -25,32 +25,32 @@ from statistics import NormalDist
 import numpy as np
 
 from bsfl.fleet.latency import Limit, Phase
-from bsfl.records import FloatArray, IntArray, Rng
+from bsfl.types import FloatArray, IntArray, Rng
 
 STRENGTHS = np.geomspace(0.25, 256.0, 41)
-"""Answers that a population may be worth beside a client's own."""
+"""How many responses of a client a population may be worth."""
 CENTRES = np.geomspace(1e-3, 2.0, 41)
-"""What s_0^2 may be, in parts of the mean of all clients."""
+"""Values of s_0^2 to try, in parts of the mean of all clients."""
 GUESS = 4.0, 0.04
-"""d_0 and s_0^2 where no client has answered twice."""
+"""d_0 and s_0^2 where no client has responded twice."""
 OWN_SHAPE = 20.0
-"""Answers of a client after which half of its draws have the shape of its own."""
+"""Responses of a client after which half of its draws come from its own responses."""
 LEAST_VARIANCE = 1e-8
 """Of ln tau of a client that never varies."""
 FEW = 30
-"""So many standardised answers, or fewer, tell no shape: normal ones are drawn."""
+"""With so many standardised responses, or fewer, normal ones are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampled:
-    """Latencies drawn as clients have answered, in one world.
+    """Latencies drawn from the responses of clients, with one seed.
 
     Attributes:
         mu, sigma: Mean and standard deviation of ln tau, of every client.
-        lost: The chance that no answer comes.
-        shapes: Standardised answers of all clients, one client after another.
-        starts, counts: Where those of each client begin, and how many they are.
-        own: The chance that a client is drawn from its own.
+        lost: Probability that a response is lost.
+        shapes: Standardised responses of all clients, one client after another.
+        starts, counts: Where those of each client begin, and how many there are.
+        own: Probability that a client is drawn from its own responses.
     """
 
     mu: FloatArray
@@ -73,7 +73,7 @@ class Resampled:
         return np.where(luck < self.lost, np.inf, np.exp(self.mu + self.sigma * e))
 
     def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return E[1 / clip(tau, low, high)]: over a client's own answers and over those of all."""
+        """Return E[1 / clip(tau, low, high)] over own responses and those of all clients."""
         low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
         found = np.zeros(self.n_clients)
         for k, (start, count, part) in enumerate(
@@ -90,29 +90,29 @@ class Resampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Believed:
-    """What a fleet's answers tell of its clients.
+class ClientPosterior:
+    """The posterior of all clients, given their responses.
 
     Attributes:
         mean, variance: Posterior of mu_k.
         sigma2: Posterior mean of sigma_k^2.
-        answered, missed: Posterior of 1 - p_k, a beta distribution; missed 0: it never misses.
-        shapes, starts, counts: Standardised answers, as in Resampled.
+        responded, lost: Posterior of 1 - p_k, a beta distribution; lost 0: no response is lost.
+        shapes, starts, counts: Standardised responses, as in Resampled.
     """
 
     mean: FloatArray
     variance: FloatArray
     sigma2: FloatArray
-    answered: FloatArray
-    missed: FloatArray
+    responded: FloatArray
+    lost: FloatArray
     shapes: FloatArray
     starts: IntArray
     counts: IntArray
 
-    def world(self, rng: Rng) -> Resampled:
-        """Return a fleet that may have answered so."""
-        never = self.missed <= 0
-        lost = rng.beta(np.where(never, 1.0, self.missed), self.answered)
+    def sample(self, rng: Rng) -> Resampled:
+        """Return latencies drawn from the posterior."""
+        never = self.lost <= 0
+        lost = rng.beta(np.where(never, 1.0, self.lost), self.responded)
         return Resampled(
             mu=rng.normal(self.mean, np.sqrt(self.variance)),
             sigma=np.sqrt(self.sigma2),
@@ -124,37 +124,37 @@ class Believed:
         )
 
 
-def believe(latencies: Sequence[FloatArray], missed: FloatArray) -> Believed:
-    """Return what to believe of clients.
+def fit_posterior(latencies: Sequence[FloatArray], lost: FloatArray) -> ClientPosterior:
+    """Return the posterior of clients.
 
     Args:
-        latencies: Seconds of every client's answers; nothing for one that has not answered.
-        missed: How many invitations each of them did not answer.
+        latencies: Seconds of the responses of every client; empty for one without responses.
+        lost: How many responses of each client were lost.
     """
     counts = np.array([len(one) for one in latencies], dtype=np.int64)
     y = np.log(np.concatenate([*latencies, np.zeros(0)]))
-    who = np.repeat(np.arange(len(counts)), counts)
-    met, n = counts > 0, np.maximum(counts, 1).astype(np.float64)
-    mean = np.bincount(who, y, minlength=len(counts)) / n
-    spread = np.bincount(who, (y - mean[who]) ** 2, minlength=len(counts)).astype(np.float64)
-    d_0, s2_0 = variance_population(spread[met], n[met] - 1.0)
+    client = np.repeat(np.arange(len(counts)), counts)
+    has_responded, n = counts > 0, np.maximum(counts, 1).astype(np.float64)
+    mean = np.bincount(client, y, minlength=len(counts)) / n
+    spread = np.bincount(client, (y - mean[client]) ** 2, minlength=len(counts)).astype(np.float64)
+    d_0, s2_0 = variance_population(spread[has_responded], n[has_responded] - 1.0)
     sigma2 = np.maximum((d_0 * s2_0 + spread) / (d_0 + n - 1.0), LEAST_VARIANCE)
     error = sigma2 / n
-    centre, between = mean_population(mean[met], error[met])
-    trust = np.where(met, between / (between + error), 0.0)
-    a, b = answer_population(counts, missed)
+    centre, between = mean_population(mean[has_responded], error[has_responded])
+    trust = np.where(has_responded, between / (between + error), 0.0)
+    a, b = response_population(counts, lost)
     scale = np.sqrt(sigma2 * np.maximum(1.0 - 1.0 / n, 0.5))
-    shapes = (y - mean[who]) / scale[who]
+    shapes = (y - mean[client]) / scale[client]
     if len(y) <= FEW:
         counts, n_shapes = np.zeros_like(counts), 10 * FEW
         levels = (np.arange(n_shapes) + 0.5) / n_shapes
         shapes = np.array([NormalDist().inv_cdf(level) for level in levels.tolist()])
-    return Believed(
+    return ClientPosterior(
         mean=centre + trust * (mean - centre),
         variance=(1.0 - trust) * between,
         sigma2=sigma2,
-        answered=np.asarray(counts + a, dtype=np.float64),
-        missed=missed + b,
+        responded=np.asarray(counts + a, dtype=np.float64),
+        lost=lost + b,
         shapes=shapes,
         starts=np.cumsum(counts) - counts,
         counts=counts,
@@ -192,7 +192,7 @@ def variance_population(spread: FloatArray, freedom: FloatArray) -> tuple[float,
     centres = total / d.sum() * CENTRES[:, None]
 
     def likelihood(d_0: float) -> FloatArray:
-        """Return its logarithm at every centre, up to what is the same everywhere."""
+        """Return its logarithm at every centre, up to a constant."""
         constant = _each(d, lambda one: math.lgamma((one + d_0) / 2) - math.lgamma(d_0 / 2))
         x = squares / (d_0 * centres)
         terms = constant + 0.5 * d * np.log(x) - 0.5 * (d + d_0) * np.log1p(x)
@@ -203,24 +203,24 @@ def variance_population(spread: FloatArray, freedom: FloatArray) -> tuple[float,
     return float(STRENGTHS[i]), float(centres[j, 0])
 
 
-def answer_population(answered: IntArray, missed: FloatArray) -> tuple[float, float]:
-    """Return a and b of the chance to answer, whose mean is that of all, by maximum likelihood.
+def response_population(responded: IntArray, lost: FloatArray) -> tuple[float, float]:
+    """Return a and b of the response rate by maximum likelihood; its mean is that of all clients.
 
-    >>> answer_population(np.array([10, 10, 0, 0]), np.array([0.0, 0.0, 10.0, 10.0]))
+    >>> response_population(np.array([10, 10, 0, 0]), np.array([0.0, 0.0, 10.0, 10.0]))
     (0.125, 0.125)
-    >>> answer_population(np.array([10, 10]), np.array([0.0, 0.0]))
+    >>> response_population(np.array([10, 10]), np.array([0.0, 0.0]))
     (1.0, 0.0)
     """
-    total = float(answered.sum() + missed.sum())
-    if not missed.any():
+    total = float(responded.sum() + lost.sum())
+    if not lost.any():
         return 1.0, 0.0
-    usual = min(max(float(answered.sum()) / total, 1e-3), 1 - 1e-3)
+    usual = min(max(float(responded.sum()) / total, 1e-3), 1 - 1e-3)
 
     def likelihood(strength: float) -> float:
         a, b = usual * strength, (1.0 - usual) * strength
-        gains = _each(answered, lambda one: math.lgamma(one + a) - math.lgamma(a))
-        losses = _each(missed, lambda one: math.lgamma(one + b) - math.lgamma(b))
-        both = _each(answered + missed, lambda n: math.lgamma(n + a + b) - math.lgamma(a + b))
+        gains = _each(responded, lambda one: math.lgamma(one + a) - math.lgamma(a))
+        losses = _each(lost, lambda one: math.lgamma(one + b) - math.lgamma(b))
+        both = _each(responded + lost, lambda n: math.lgamma(n + a + b) - math.lgamma(a + b))
         return float(np.sum(gains + losses - both))
 
     strength = max(STRENGTHS.tolist(), key=likelihood)
@@ -228,6 +228,6 @@ def answer_population(answered: IntArray, missed: FloatArray) -> tuple[float, fl
 
 
 def _each(values: FloatArray | IntArray, function: Callable[[float], float]) -> FloatArray:
-    """Return a function of numbers of which many are the same."""
+    """Return a function of numbers, computed once for each distinct one."""
     distinct, where = np.unique(values, return_inverse=True)
     return np.array([function(float(one)) for one in distinct])[where]

@@ -1,9 +1,9 @@
-"""Who holds which samples: labelled data dealt to the clients of a fleet.
+"""Splits: partitions of labelled data among the clients of a fleet.
 
-Each function takes the label of every sample, K and a generator. It deals all samples, none of
-them twice unless it says so, and leaves nobody without; the registry at the end gives the names
-that scenario files use. What a client holds can then be
-made worse: with_label_noise gives wrong labels, with_quality lowers the quality of images.
+Each function takes the label of every sample, K and a generator. It assigns all samples, none of
+them twice unless it says so, and at least one to every client; the registry at the end gives the
+names that scenario files use. The data can then be made worse: with_label_noise gives wrong labels,
+with_quality lowers the quality of images.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray, Rng
-from bsfl.registry import Registry
+from bsfl.random import stream
+from bsfl.types import FloatArray, IntArray, Rng
 
 Range = tuple[float, float]
 Labels = npt.ArrayLike
@@ -36,11 +36,11 @@ class Split:
     Attributes:
         indices: Samples, positions in the data; client k holds indices[offsets[k]:offsets[k + 1]].
         offsets: [K + 1], from 0 to the number of samples.
-        labels: The label that its holder sees on each sample, in the order of `indices`.
+        labels: The label that its client sees on each sample, in the order of `indices`.
         n_labels: How many labels there are.
         label_noise: [K] share of each client's labels that are wrong.
         quality: [K] quality of each client's images, from 0 to 1 (faultless).
-        chosen: [K] which of the data's own clients each one is; None: of no one in particular.
+        chosen: [K] which client of the data each one is; None: the data has no clients.
     """
 
     indices: IntArray
@@ -74,16 +74,16 @@ class Split:
 
     @property
     def label_skew(self) -> float:
-        """Mean total variation between a client's labels and everyone's: 0 is none, 1 the most."""
-        everyone = self.histogram.sum(axis=0) / len(self.indices)
+        """Mean total variation between the labels of a client and of all: 0 is none, 1 the most."""
+        of_all = self.histogram.sum(axis=0) / len(self.indices)
         own = self.histogram / self.sizes[:, np.newaxis]
-        return float(np.abs(own - everyone).sum(axis=1).mean() / 2)
+        return float(np.abs(own - of_all).sum(axis=1).mean() / 2)
 
     def of(self, client: int) -> IntArray:
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
     @classmethod
-    def dealt(cls, labels: Labels, held: Sequence[npt.ArrayLike]) -> "Split":
+    def of_clients(cls, labels: Labels, held: Sequence[npt.ArrayLike]) -> "Split":
         """Return the split in which each client holds these samples, positions in the data."""
         y = _labels(labels, len(held))
         rows = [np.asarray(own) for own in held]
@@ -104,12 +104,12 @@ def iid(
     """Return clients of equal size that hold every label equally often, up to one sample.
 
     Args:
-        samples: Samples of a client; None: all are dealt. Otherwise the rest stays unused.
+        samples: Samples of a client; None: all samples are used. Otherwise the rest stays unused.
         reuse: Whether clients may share samples when there are not enough; a client never holds
             one twice.
     """
     y = _labels(labels, n_clients)
-    each = checks.natural("samples", samples) if samples is not None else None
+    each = validation.natural("samples", samples) if samples is not None else None
     per_pass = n_clients if each is None else len(y) // each
     if each is not None and (per_pass == 0 or (n_clients > per_pass and not reuse)):
         raise InvalidInput(
@@ -118,12 +118,12 @@ def iid(
         )
     held: list[IntArray] = []
     for first in range(0, n_clients, per_pass):
-        n_dealt = min(per_pass, n_clients - first)
+        n_in_pass = min(per_pass, n_clients - first)
         order = _stratified(y, rng)
-        order = order if each is None else order[: n_dealt * each]
-        order = order[np.argsort(y[order], kind="stable")]  # dealt in turn, label after label
-        turn = rng.permutation(n_dealt)
-        held += [order[turn[k] :: n_dealt] for k in range(n_dealt)]
+        order = order if each is None else order[: n_in_pass * each]
+        order = order[np.argsort(y[order], kind="stable")]  # taken in turn, label after label
+        turn = rng.permutation(n_in_pass)
+        held += [order[turn[k] :: n_in_pass] for k in range(n_in_pass)]
     return _split(y, held)
 
 
@@ -133,22 +133,23 @@ def dirichlet(
     """Return clients whose shares of the labels are Dirichlet: the smaller alpha, the fewer labels.
 
     Client k draws p_k ~ Dir(alpha n_labels prior), with the data's own label shares as the prior,
-    and asks for size_k labels from p_k. Where all ask for more than there is, chance decides, and
-    who gets nothing asks again for what is left; so every sample is dealt once.
+    and size_k labels from p_k. Where more samples of a label are drawn than there are, chance
+    decides, and the clients without enough draw again from what is left; so every sample is used
+    once.
 
     Args:
-        alpha: Concentration per label; at 100 everyone has nearly the same labels, at 0.1 most of
-            what a client has is of one or two.
+        alpha: Concentration per label; at 100 all clients have nearly the same labels, at 0.1
+            most samples of a client have one or two.
         size_sigma: As sigma for quantity; 0: all clients have the same size, up to one sample.
     """
     y = _labels(labels, n_clients)
-    checks.positive("alpha", alpha)
+    validation.positive("alpha", alpha)
     supply = np.bincount(y)
     present = supply > 0
-    taste = np.zeros((n_clients, len(supply)))
+    preference = np.zeros((n_clients, len(supply)))
     concentration = np.maximum(alpha * present.sum() * supply[present] / len(y), 1e-6)
-    taste[:, present] = rng.dirichlet(concentration, n_clients)
-    counts = _serve(taste, _sizes(len(y), n_clients, size_sigma, rng), supply, rng)
+    preference[:, present] = rng.dirichlet(concentration, n_clients)
+    counts = _allocate(preference, _sizes(len(y), n_clients, size_sigma, rng), supply, rng)
     by_label = [rng.permutation(np.flatnonzero(y == label)) for label in range(len(supply))]
     ends = np.cumsum(counts, axis=0)[:-1].T
     shares = [np.split(own, cuts) for own, cuts in zip(by_label, ends, strict=True)]
@@ -162,7 +163,7 @@ def shards(labels: Labels, n_clients: int, rng: Rng, *, shards_per_client: int =
     two labels.
     """
     y = _labels(labels, n_clients)
-    s = checks.natural("shards_per_client", shards_per_client)
+    s = validation.natural("shards_per_client", shards_per_client)
     if n_clients * s > len(y):
         raise InvalidInput(
             f"shards_per_client must be at most {len(y) // n_clients} for {n_clients} clients and "
@@ -180,14 +181,14 @@ def quantity(labels: Labels, n_clients: int, rng: Rng, *, sigma: float = 1.0) ->
     Sizes are one sample and a share of the rest that is proportional to exp(sigma N(0, 1)).
     """
     y = _labels(labels, n_clients)
-    sizes = _sizes(len(y), n_clients, checks.at_least("sigma", sigma, 0.0), rng)
+    sizes = _sizes(len(y), n_clients, validation.at_least("sigma", sigma, 0.0), rng)
     return _split(y, np.split(rng.permutation(len(y)), np.cumsum(sizes)[:-1]))
 
 
 def by_client(
     labels: Labels, n_clients: int, rng: Rng, *, client: npt.ArrayLike | None = None
 ) -> Split:
-    """Return the clients of the data itself: each holds what is its own.
+    """Return the clients of the data itself: each holds its own samples.
 
     Where the data has more clients than wanted, some are drawn at random.
 
@@ -195,7 +196,7 @@ def by_client(
         client: The number of every sample's client; comes with the data.
     """
     if client is None:
-        raise InvalidInput('split "client" needs data that says whose each sample is')
+        raise InvalidInput('split "client" needs data that names the client of each sample')
     owner = np.asarray(client, dtype=np.int64)
     known = np.unique(owner)
     if n_clients > len(known):
@@ -235,7 +236,7 @@ def with_quality(split: Split, rng: Rng, *, quality: Range) -> Split:
 
 def add_noise(images: Images, quality: float, rng: Rng) -> Images:
     """Return images with Gaussian noise of standard deviation (1 - quality) / 4 of full range."""
-    sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - checks.between("quality", quality, 0.0, 1.0))
+    sd = 255.0 * NOISE_AT_QUALITY_0 * (1.0 - validation.between("quality", quality, 0.0, 1.0))
     if sd == 0.0:
         return images
     noise = rng.standard_normal(images.shape, dtype=np.float32)
@@ -249,11 +250,11 @@ def client_images(split: Split, images: Images, client: int, *, seed: int) -> Im
 
 
 def _labels(labels: Labels, n_clients: int) -> IntArray:
-    """Return the labels as whole numbers, enough for everyone."""
+    """Return the labels as whole numbers, at least one for each client."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "iu" or (len(array) and array.min() < 0):
         raise InvalidInput("labels must be a list of whole numbers of at least 0")
-    if checks.natural("n_clients", n_clients) > len(array):
+    if validation.natural("n_clients", n_clients) > len(array):
         raise InvalidInput(f"{n_clients} clients cannot share {len(array)} samples")
     return array.astype(np.int64)
 
@@ -282,7 +283,7 @@ def _stratified(y: IntArray, rng: Rng) -> IntArray:
 
 def _sizes(n_samples: int, n_clients: int, sigma: float, rng: Rng) -> IntArray:
     """Return sizes of at least 1 with the given sum; beyond the 1, shares are lognormal."""
-    checks.at_least("size_sigma", sigma, 0.0)
+    validation.at_least("size_sigma", sigma, 0.0)
     draw = sigma * rng.standard_normal(n_clients)
     weight = np.exp(draw - draw.max())
     exact = (n_samples - n_clients) * weight / weight.sum()
@@ -294,31 +295,31 @@ def _sizes(n_samples: int, n_clients: int, sigma: float, rng: Rng) -> IntArray:
     return sizes
 
 
-def _serve(taste: FloatArray, sizes: IntArray, supply: IntArray, rng: Rng) -> IntArray:
+def _allocate(preference: FloatArray, sizes: IntArray, supply: IntArray, rng: Rng) -> IntArray:
     """Return [K, n_labels] counts whose rows sum to `sizes` and columns to `supply`.
 
-    Every pass empties the shelf of each label that was asked for too often, or ends: at most
-    n_labels passes.
+    Every pass uses up each label that was drawn too often, or is the last: at most n_labels
+    passes.
     """
-    counts = np.zeros(taste.shape, dtype=np.int64)
-    hungry, left = sizes.copy(), supply.copy()
-    while hungry.any():
-        wish = np.where(left > 0, taste, 0.0)
-        nothing = wish.sum(axis=1) <= 0  # everything they like is gone: they take what there is
-        wish[nothing] = left
-        asked = rng.multinomial(hungry, wish / wish.sum(axis=1, keepdims=True))
-        for label in np.flatnonzero(asked.sum(axis=0) > left):
-            asked[:, label] = rng.multivariate_hypergeometric(
-                asked[:, label], int(left[label]), method="marginals"
+    counts = np.zeros(preference.shape, dtype=np.int64)
+    missing, left = sizes.copy(), supply.copy()
+    while missing.any():
+        weight = np.where(left > 0, preference, 0.0)
+        nothing = weight.sum(axis=1) <= 0  # their labels are used up: they take any
+        weight[nothing] = left
+        drawn = rng.multinomial(missing, weight / weight.sum(axis=1, keepdims=True))
+        for label in np.flatnonzero(drawn.sum(axis=0) > left):
+            drawn[:, label] = rng.multivariate_hypergeometric(
+                drawn[:, label], int(left[label]), method="marginals"
             )
-        counts += asked
-        hungry -= asked.sum(axis=1)
-        left -= asked.sum(axis=0)
+        counts += drawn
+        missing -= drawn.sum(axis=1)
+        left -= drawn.sum(axis=0)
     return counts
 
 
 def _range(name: str, value: Range) -> Range:
-    ends = checks.numbers(name, value).tolist()
+    ends = validation.numbers(name, value).tolist()
     if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 1:
         raise InvalidInput(f"{name} must be a range within [0, 1], got {ends}")
     return ends[0], ends[1]
@@ -336,8 +337,8 @@ SPLITS: Registry[Callable[..., Split]] = Registry(
     group="bsfl.splits",
     given=("labels", "n_clients", "rng"),
 )
-"""Splits by name; one of your own is a function (labels, n_clients, rng) that returns a Split, or
-the samples that each client holds as one list of positions each."""
+"""Splits by name; a custom one is a function (labels, n_clients, rng) that returns a Split, or
+the samples of each client as a list of positions."""
 
 
 def make_split(
@@ -355,11 +356,9 @@ def make_split(
     >>> make_split("iid", [0, 1] * 6, 3, seed=0).histogram.tolist()
     [[2, 2], [2, 2], [2, 2]]
     """
-    dealt = SPLITS.call(name, labels, n_clients, stream(seed, "split"), **settings)
-    split = dealt if isinstance(dealt, Split) else Split.dealt(labels, dealt)
+    made = SPLITS.call(name, labels, n_clients, stream(seed, "split"), **settings)
+    split = made if isinstance(made, Split) else Split.of_clients(labels, made)
     if split.n_clients != n_clients:
-        raise InvalidInput(
-            f"split {name!r} must deal to {n_clients} clients, got {split.n_clients}"
-        )
+        raise InvalidInput(f"split {name!r} must have {n_clients} clients, got {split.n_clients}")
     split = with_label_noise(split, stream(seed, "label-noise"), share=label_noise)
     return with_quality(split, stream(seed, "quality"), quality=quality)

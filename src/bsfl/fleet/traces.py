@@ -1,11 +1,11 @@
 """Recorded fleets: a CSV of latencies or capacities, one row per observation or client.
 
-Two layouts, told apart by their header:
+Two layouts, distinguished by their header:
 
     client,latency_s                                    any number of rows per client; resampled
     client,compute_ms_per_sample,bandwidth_kbps         one row per client; see bsfl.fleet.phones
 
-A log of answers with other columns is read as `bsfl advise` reads it: see bsfl.fleet.answer_log.
+A log of responses with other columns is read as by `bsfl advise`: see bsfl.fleet.response_log.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answer_log import Columns, has_answers, read_csv
 from bsfl.fleet.client_rows import quoted, read_rows
 from bsfl.fleet.latency import Latencies, Recorded
 from bsfl.fleet.phones import Sizes, phone_latencies
-from bsfl.records import LATE, LATENCY_RANGE, OK, FloatArray, IntArray, Rng
+from bsfl.fleet.response_log import Columns, has_responses, read_csv
+from bsfl.types import LATENCY_RANGE, OK, FloatArray, IntArray, Rng
 
 LATENCY = ("latency_s",)
 CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
@@ -43,18 +43,18 @@ def trace(
     Args:
         path: The CSV file.
         samples, model_bytes, jitter: As for phones; only for capacities.
-        ids: What the clients are called, where the data has names; those that the file knows are
-            the same ones here.
+        ids: Names of the clients, where the data has names; those in the file are the same
+            clients.
     """
     if not isinstance(path, str) or not path:
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
     columns, rows = read_trace(Path(path))
     recorded, names = list(rows.values()), list(rows)
-    who = follow(names, n_clients, rng, ids)
-    called = numbered(names[k] for k in who) if ids is None else ids
+    devices = follow(names, n_clients, rng, ids)
+    called = numbered(names[k] for k in devices) if ids is None else ids
     if columns == LATENCY:
-        return Recorded([recorded[k][:, 0] for k in who], called)
-    compute_ms, kbps = np.array([recorded[k][0] for k in who]).T
+        return Recorded([recorded[k][:, 0] for k in devices], called)
+    compute_ms, kbps = np.array([recorded[k][0] for k in devices]).T
     drawn = phone_latencies(
         compute_ms, kbps, samples=samples, model_bytes=model_bytes, jitter=jitter
     )
@@ -68,11 +68,11 @@ def follow(
 
     None is followed twice unless there are fewer.
     """
-    who: IntArray = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
+    devices: IntArray = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
     place = {name: k for k, name in enumerate(recorded)}
     for k, name in enumerate(ids or ()):
-        who[k] = place.get(name, who[k])
-    return who
+        devices[k] = place.get(name, devices[k])
+    return devices
 
 
 def numbered(names: Iterable[str]) -> list[str]:
@@ -92,12 +92,12 @@ def numbered(names: Iterable[str]) -> list[str]:
 def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     """Return the columns of a trace and, for each client, its rows as an array.
 
-    An answer that never came takes longer than any deadline.
+    A response that never came takes longer than any deadline.
     """
     rows: dict[str, list[list[float]]] = {}
-    if has_answers(path):
+    if has_responses(path):
         for row in read_csv(path, Columns()):
-            seconds = row.latency_s if row.outcome in (OK, LATE) else LATENCY_RANGE[1]
+            seconds = row.latency_s if row.outcome == OK else LATENCY_RANGE[1]
             rows.setdefault(row.client, []).append([seconds])
         return LATENCY, {client: np.array(values) for client, values in rows.items()}
     columns, lines = read_rows(path, (LATENCY, CAPACITY), limits=LATENCY_RANGE)

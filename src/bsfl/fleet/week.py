@@ -31,8 +31,8 @@ So visits smooth a wave of frequency v and delay it; both are in the complex fac
     h(v) = int_0^inf S(d) exp(-i v d) dd / E[D]
          = (w a / (1 + i v a) + (1 - w) b / (1 + i v b)) / E[D],
 
-and the waves of g are those of f, each over its h. Who is online cannot come; who is offline
-comes with the hazard (p g(s) / E[D]) / (1 - p f(s)).
+and the waves of g are those of f, each over its h. A client that is online cannot come; an
+offline one comes with the hazard (p g(s) / E[D]) / (1 - p f(s)).
 
 Not reproduced: all days are alike; whole nights are rare, as FLASH's phones stay for another half
 hour with probability 0.76 and these with 0.57; 6 % never come in a week, of FLASH's 29 %.
@@ -41,9 +41,9 @@ hour with probability 0.76 and these with 0.57; 6 % never come in a week, of FLA
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.fleet.intervals import DAY_S, HOUR_S, WEEK_S, Intervals
-from bsfl.records import FloatArray, IntArray, Rng
+from bsfl.types import FloatArray, IntArray, Rng
 
 BRIEF_SHARE, BRIEF_S, LONG_S = 0.546, 49.5, 2847.0
 """w, a and b."""
@@ -52,7 +52,7 @@ MEAN_VISIT_S = BRIEF_SHARE * BRIEF_S + (1 - BRIEF_SHARE) * LONG_S
 MEAN_SHARE, SHARE_SHAPE = 0.0958, 0.70
 """Mean and shape of the gamma distribution of p."""
 MAX_SHARE = 0.6
-"""Largest p: at the highest hour 0.87, so that everybody leaves at times."""
+"""Largest p: at the highest hour 0.87, so that every client leaves at times."""
 
 PEAK_HOUR = 5.0
 """Hour of the day at which most phones are online, as in FLASH's data."""
@@ -77,18 +77,18 @@ ONLINE_BY_MINUTE, ARRIVALS_BY_MINUTE = _by_minute()
 def phone_week(n_clients: int, rng: Rng, *, start_hour: float = 0.0) -> Intervals:
     """Return clients that are online as phones are over one week, which then repeats.
 
-    Everyone is offline when the week begins, except for visits that run over its end: they go on
-    at its beginning, in place of those that began there meanwhile.
+    All clients are offline when the week begins, except for visits that run over its end: they
+    continue at its beginning, in place of those that began there meanwhile.
 
     Args:
         start_hour: Hour of the first day at which the virtual clock starts.
     """
-    checks.between("start_hour", start_hour, 0.0, 24.0)
+    validation.between("start_hour", start_hour, 0.0, 24.0)
     share = np.minimum(rng.gamma(SHARE_SHAPE, MEAN_SHARE / SHARE_SHAPE, n_clients), MAX_SHARE)
     client, start, end = visits(share, rng)
-    goes_on_until = np.zeros(n_clients)
-    np.maximum.at(goes_on_until, client, end - WEEK_S)
-    kept = start >= goes_on_until[client]
+    continues_until = np.zeros(n_clients)
+    np.maximum.at(continues_until, client, end - WEEK_S)
+    kept = start >= continues_until[client]
     offsets = np.append(0, np.cumsum(np.bincount(client[kept], minlength=n_clients)))
     return Intervals(start[kept], end[kept], offsets, WEEK_S, HOUR_S * start_hour)
 
@@ -121,7 +121,7 @@ def visits(share: FloatArray, rng: Rng) -> tuple[IntArray, FloatArray, FloatArra
 def hazard(
     share: FloatArray, *, online: float | FloatArray, arrivals: float | FloatArray
 ) -> FloatArray:
-    """Return (p g / E[D]) / (1 - p f), the rate at which somebody comes who is offline."""
+    """Return (p g / E[D]) / (1 - p f), the rate at which offline clients come."""
     return share * arrivals / MEAN_VISIT_S / (1 - share * online)
 
 

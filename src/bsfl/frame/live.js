@@ -16,9 +16,9 @@
     const field = document.activeElement;
     const isBusy = field && field.tagName === "INPUT";
     try {
-      const answer = await fetch(location.href, { cache: "no-store" });
-      if (!answer.ok) throw new Error(answer.statusText);
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+      const response = await fetch(location.href, { cache: "no-store" });
+      if (!response.ok) throw new Error(response.statusText);
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html").querySelector("main");
       if (!isBusy && !document.hidden) {
         const main = document.querySelector("main"), known = folded(main);
         const focus = field && field.id ? field.id : null;
@@ -30,7 +30,7 @@
       status().textContent = `live, as of ${new Date().toLocaleTimeString("en-GB")}`;
       status().classList.remove("warn");
     } catch {
-      status().textContent = "no answer from bsfl watch: what you see is old";
+      status().textContent = "no response from bsfl watch: this page is out of date";
       status().classList.add("warn");
     }
     setTimeout(update, PAUSE_MS);

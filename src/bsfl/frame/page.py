@@ -1,7 +1,7 @@
-"""A whole page: title, verdict and parts, readable on a phone, by day and by night.
+"""A whole page: title, headline and parts, readable on a phone, in light and dark mode.
 
-A page runs the scripts that it was given and no other, whatever its texts hold: the policy in its
-head names each by its hash, and forbids every request to elsewhere.
+A page runs the scripts that it was given and no others, even if its texts hold some: the security
+policy in its head names each by its hash, and forbids requests to other servers.
 """
 
 import base64
@@ -27,7 +27,7 @@ def asset(name: str) -> str:
 
 
 def text(value: object) -> Markup:
-    r"""Return a text as HTML, whatever it holds; what is HTML already stays.
+    r"""Return any text as HTML; what is HTML already stays.
 
     >>> text("<b>"), text("\ud800"), text(Markup("<b>"))
     ('&lt;b&gt;', '\\ud800', '<b>')

@@ -46,7 +46,7 @@ def best_rows(
 ) -> set[int]:
     """Return the rows with the best number of a column as it is written: all that look equal.
 
-    Nobody is best where all are alike. Rows that stand `aside` do not compete.
+    No row is best where all are equal. Rows that stand `aside` do not compete.
 
     >>> sorted(best_rows(["3", "2 ± 1", "2", "–"], "less"))
     [1, 2]

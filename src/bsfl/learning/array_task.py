@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.learning.samples import Holdings
 from bsfl.learning.task import Evaluation
-from bsfl.randomness import stream
-from bsfl.records import IntArray
+from bsfl.random import stream
+from bsfl.types import IntArray
 
 Result = TypeVar("Result")
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -53,13 +53,13 @@ class Local:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        checks.natural("batch_size", self.batch_size)
-        checks.natural("epochs", self.epochs)
+        validation.natural("batch_size", self.batch_size)
+        validation.natural("epochs", self.epochs)
         if self.workers is not None:
-            checks.natural("workers", self.workers)
-        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        checks.positive("learning_rate", self.learning_rate)
-        if not (0 <= checks.finite("momentum", self.momentum) < 1):
+            validation.natural("workers", self.workers)
+        validation.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        validation.positive("learning_rate", self.learning_rate)
+        if not (0 <= validation.finite("momentum", self.momentum) < 1):
             raise InvalidInput(f"momentum must be at least 0 and below 1, got {self.momentum!r}")
         if self.momentum and self.optimizer == "adam":
             raise InvalidInput(f"momentum belongs to sgd; adam has its own, got {self.momentum!r}")
@@ -144,7 +144,7 @@ def label_data(
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
         raise InvalidInput("labels must be whole numbers from 0")
     known = int(labels.max()) + 1
-    if n_labels is not None and checks.natural("n_labels", n_labels) < known:
+    if n_labels is not None and validation.natural("n_labels", n_labels) < known:
         raise InvalidInput(f"n_labels must be at least {known} for these labels, got {n_labels}")
     data = _data((x, y), (x_test, y_test), clients, np.int32)
     return data | {"n_labels": n_labels or known}

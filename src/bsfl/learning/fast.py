@@ -15,8 +15,8 @@ from bsfl.extras import optional_imports
 from bsfl.learning import array_task, networks
 from bsfl.learning.networks import LayerShapes, Network, Params, Size
 from bsfl.learning.task import Evaluation, Update, check_cohort
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray
+from bsfl.random import stream
+from bsfl.types import FloatArray, IntArray
 
 with optional_imports():
     from bsfl.learning import fast_kernels as kernels

@@ -13,7 +13,7 @@ from jax import Array
 
 from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
 from bsfl.learning.networks import Network, Shape, Size, check_dropout, first_params, layer_shapes
-from bsfl.records import Rng
+from bsfl.types import Rng
 
 Layer = dict[str, Array]
 Layers = dict[str, Layer]

@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.records import Rng
+from bsfl.types import Rng
 
 Network = Literal["cnn", "vgg"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
@@ -39,8 +39,8 @@ DENSE: dict[Size, int] = {"small": 64, "paper": 128}
 
 def layer_shapes(network: Network, size: Size, shape: Shape, n_labels: int) -> LayerShapes:
     """Return the layers from the first to the last: convolutions conv1 ..., dense and output."""
-    checks.one_of("network", network, NETWORKS)
-    checks.one_of("size", size, SIZES)
+    validation.one_of("network", network, NETWORKS)
+    validation.one_of("size", size, SIZES)
     channels = CHANNELS[network][size]
     n_pools = len(channels)
     if shape[0] % 2 or shape[1] % 2 or min(shape[:2]) < 2**n_pools:
@@ -60,7 +60,7 @@ def layer_shapes(network: Network, size: Size, shape: Shape, n_labels: int) -> L
 
 def check_dropout(dropout: float) -> float:
     """Return the share of the dense layer that is dropped while training."""
-    if not (0 <= checks.finite("dropout", dropout) < 1):
+    if not (0 <= validation.finite("dropout", dropout) < 1):
         raise InvalidInput(f"dropout must be at least 0 and below 1, got {dropout!r}")
     return dropout
 

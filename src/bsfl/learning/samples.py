@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import InvalidInput
-from bsfl.records import IntArray, Rng
+from bsfl.types import IntArray, Rng
 
 IndexArray = npt.NDArray[np.int32]
 

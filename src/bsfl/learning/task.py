@@ -18,9 +18,9 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.records import FloatArray, IntArray
+from bsfl.types import FloatArray, IntArray
 
 Params = Any
 """The parameters of a model, in the form its task chose."""
@@ -116,7 +116,7 @@ def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArr
     >>> shares([1, 3], "equal")
     array([0.5, 0.5])
     """
-    checks.one_of("weighting", weighting, WEIGHTINGS)
+    validation.one_of("weighting", weighting, WEIGHTINGS)
     counts = np.asarray(samples, dtype=np.float64)
     weight = counts if weighting == "samples" else np.ones(len(counts))
     return np.asarray(weight / weight.sum())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.extras import optional_imports
 from bsfl.learning.array_task import (
     ArrayTask,
@@ -21,8 +21,8 @@ from bsfl.learning.array_task import (
 )
 from bsfl.learning.networks import NETWORKS, Network, Shape, Size
 from bsfl.learning.task import Evaluation, Update, check_cohort
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray
+from bsfl.random import stream
+from bsfl.types import FloatArray, IntArray
 
 with optional_imports():
     import jax
@@ -154,9 +154,9 @@ def image_task(
         dropout: Share of the dense layer dropped while training.
         n_labels: How many labels there are; None: as many as the data show.
     """
-    checks.one_of("network", network, NETWORKS)
+    validation.one_of("network", network, NETWORKS)
     data = image_data(train, test, clients, n_labels)
-    dropout = checks.finite("dropout", dropout)
+    dropout = validation.finite("dropout", dropout)
     shape = data["x"].shape[1:]
     return _task(
         _image_learner(network, shape, data["n_labels"], size, dropout, local), local, data

@@ -1,8 +1,8 @@
 """The selection rules, one per file; POLICIES lists them by name."""
 
+from bsfl._core.registry import Registry
 from bsfl.policies.afl import AFL
 from bsfl.policies.age import AgeBased
-from bsfl.policies.base import Policy
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
@@ -20,7 +20,7 @@ from bsfl.policies.tifl import TiFL
 from bsfl.policies.ucb_cs import UcbCs
 from bsfl.policies.uniform_random import UniformRandom
 from bsfl.policies.weighted_random import WeightedRandom
-from bsfl.registry import Registry
+from bsfl.policy import Policy
 
 POLICIES: Registry[type[Policy]] = Registry(
     "policy",
@@ -50,7 +50,7 @@ POLICIES: Registry[type[Policy]] = Registry(
 
 
 def make_policy(name: str, /, **settings: object) -> Policy:
-    """Return the policy with this name; parts may be plain data.
+    """Return the policy with this name; components may be plain data.
 
     >>> make_policy("bsfl", index={"kind": "lognormal", "quantile": 0.8}).index.quantile
     0.8

@@ -1,26 +1,31 @@
-"""The genie: BSFL's objective with the truth in place of the index."""
+"""The genie of the paper, an oracle: BSFL's objective with the true mean speeds."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from bsfl import checks
-from bsfl.estimation.averages import Selections
-from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import keep_known, must_cover
+from bsfl import validation
+from bsfl._core.state import EmptyState
+from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
+from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
+from bsfl.policy import Policy
 from bsfl.solvers import SOLVERS, Solver
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Genie:
-    r"""Choose as BSFL does, told the true speeds that no server can know.
+class Genie(Policy):
+    r"""Select as BSFL does, given the true mean speeds, which no server can know.
 
-    Choose the cohort that maximises min_S mu_k + (alpha / m) sum_S g_k (eq. Gt).
+    Select the cohort that maximises min_S mu_k + (alpha / m) sum_S g_k (eq. Gt).
 
-    Not a policy anyone can run: it is told the true mean speeds. It marks how well the others
-    could do.
+    It is an oracle: the upper bound for policies that learn, from which their regret is counted.
+
+    >>> from bsfl import Scheduler
+    >>> policy = Genie(mean_speed=[0.9, 0.2, 0.5], alpha=0.0)
+    >>> Scheduler(policy, cohort_size=2).select(["ann", "bob", "cem"])
+    ['ann', 'cem']
 
     Attributes:
         mean_speed: True mean speed mu_k = E[tau_min / tau_k] of every client, by dense index.
@@ -28,7 +33,7 @@ class Genie:
         beta, generalization, solver: As for BSFL.
     """
 
-    knows_truth: ClassVar[bool] = True
+    is_oracle: ClassVar[bool] = True
     example: ClassVar = {"mean_speed": np.linspace(0.1, 0.9, 40), "alpha": 3.0}
 
     mean_speed: FloatArray = field(repr=False)
@@ -38,24 +43,24 @@ class Genie:
     solver: str | Solver = "exact"
 
     def __post_init__(self) -> None:
-        keep_known(self, "mean_speed", optional=False)
-        checks.at_least("alpha", self.alpha, 0.0)
-        checks.natural("beta", self.beta)
+        freeze_arrays(self, "mean_speed", optional=False)
+        validation.at_least("alpha", self.alpha, 0.0)
+        validation.natural("beta", self.beta)
         DEFICITS.resolve("generalization", self.generalization)
         SOLVERS.resolve("solver", self.solver)
 
-    def init(self, n_clients: int) -> Selections:
-        must_cover(self, n_clients, "mean_speed")
-        return Selections.of(n_clients)
+    def init(self, n_clients: int) -> EmptyState:
+        check_covers(self, n_clients, "mean_speed")
+        return EmptyState()
 
-    def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
-        available, m = context.available, context.cohort_size
+    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+        available, m = context.available, context.n_invited
         if len(available) <= m:
             return available
         deficit = DEFICITS.resolve("generalization", self.generalization)
         solve = SOLVERS.resolve("solver", self.solver)
-        g = signed_power(deficit(available, state, context), self.beta)
+        g = signed_power(deficit(available, context), self.beta)
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
 
-    def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
-        state.book(report)
+    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
+        """Learn nothing: the counts are in the context."""

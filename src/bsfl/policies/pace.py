@@ -1,4 +1,4 @@
-"""Pace: the cohort that teaches most per second."""
+"""Pace: the cohort whose responses have the largest value per second."""
 
 import math
 from dataclasses import dataclass
@@ -7,296 +7,293 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bsfl import checks
-from bsfl.estimation import evenness, lognormal
-from bsfl.estimation.averages import Selections, believed_latency
-from bsfl.estimation.ledger import HEARD, absence
-from bsfl.estimation.memory import ClientStats, Lasting, LastingState
-from bsfl.policies.base import top_m
-from bsfl.records import (
-    LATE,
-    NOBODY,
-    OK,
+from bsfl import validation
+from bsfl._core.state import ClientState, number
+from bsfl.estimators import lognormal, response_value
+from bsfl.estimators.moments import (
+    CumulativeMean,
+    CumulativeState,
+    RunningMoments,
+    censored_latency,
+)
+from bsfl.estimators.over_selection import MIN_PARTICIPATION, participation_deficit
+from bsfl.policy import Policy, Selection, top_m
+from bsfl.solvers import solve_exact
+from bsfl.types import (
+    NO_CLIENTS,
     FloatArray,
     IntArray,
-    Report,
     Rng,
     RoundContext,
-    in_parts,
+    RoundReport,
+    in_chunks,
     pick,
 )
-from bsfl.solvers import Choice, solve_exact
-from bsfl.state import number
 
 QUANTILE, OPTIMISM = 0.9, 0.5
-"""Where all are waited for, a client is judged by this quantile of its latency, less deviations of
-what is not known."""
-ROUNDS, ANSWERS = 20, 200
-"""Rounds that tell the price of a second; more where they have fewer than so many answers."""
-RATE = 0.1
-"""How much of a round enters the usual participation."""
-VAIN = 0.5
-"""What an answer that came too late counts of one: else the slowest were asked again and again."""
-CHEAPEST = 1e-80
-"""Lowest price of a second, where nobody has answered for ever so long."""
-KNOWN = 20
-"""Cohorts of clients of which the quickest are quick enough; then fewer strangers are asked."""
-MEMORY = Lasting()
+"""Without over-selection: the quantile of a client's latency that counts, and by how many standard
+deviations of its posterior mean it is lowered (a lower confidence bound)."""
+TREND_RATE = 0.1
+"""Step size of the moving average of log participation."""
+LATE_RESPONSE_WEIGHT = 0.5
+"""A dropped response counts as half a participation; with 0 the slowest clients would be selected
+every round."""
+MANY_KNOWN = 20
+"""Once this many times n_invited clients are known, fewer places go to unseen clients."""
+MOMENTS = CumulativeMean()
 
 
 @dataclass(slots=True, kw_only=True)
-class PaceState(Selections):
-    """What Pace has learned beside c_k.
+class PaceState(ClientState):
+    """What Pace has learned beside the counts of the task.
 
     Attributes:
-        t, round_s, n_kept: The latest round that was reported, how long it has lasted, and how many
-            answers have entered the model in it.
-        gain, time_s: Value that answers brought, and the seconds it took; old rounds fade.
-        usual: Mean ln((c_k + 1) / (e_k + 1)) of those who answer; value is counted from there.
-        slowest_s: Largest latency seen; 0 before the first.
-        n_answered, n_lost: Answers of clients that had answered before, and those that were lost.
-        memory, population: Logarithms of latencies, of each client and of the fleet.
-        trend: How losses depend on participation.
+        usual: Moving average of ln((c_k + 1) / (e_k + 1)) over responses; values are relative to
+            it.
+        slowest_s: Largest latency observed; 0 before the first.
+        n_responded, n_lost: Responses and lost responses of clients that had responded before.
+        rate: The value per second so far.
+        moments, population: Moments of log latencies, of each client and of all.
+        trend: The regression of losses on participation.
     """
 
-    t: int = 0
-    round_s: float = number(0.0, low=0.0, high=1e12)
-    n_kept: int = 0
-    gain: float = number(0.0, low=0.0, high=1e60)
-    time_s: float = number(0.0, low=0.0, high=1e30)
-    usual: float = number(0.0, low=-50.0, high=50.0)
+    usual: float = number(0.0, low=-response_value.MAX_X, high=response_value.MAX_X)
     slowest_s: float = number(0.0, low=0.0, high=1e12)
-    n_answered: int = 0
+    n_responded: int = 0
     n_lost: int = 0
-    memory: LastingState
+    rate: response_value.ValueRate
+    moments: CumulativeState
     population: lognormal.Population
-    trend: evenness.LossTrend
+    trend: response_value.LossTrend
+
+    def check(self) -> None:
+        """Check that latencies can be predicted."""
+        lognormal.check_means(self.moments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    r"""Choose the cohort that teaches most per second; nothing has to be set.
+class Pace(Policy):
+    r"""Select the cohort with the largest value per second; no setting is needed.
 
     It maximises sum_S v_k - lambda max_S tau_k, where lambda is the value per second so far, tau_k
-    how long client k may take, and v_k = ((e_k + 1) / (c_k + 1))^f what it may teach: c_k counts
-    its answers, e_k its fair number of them by the rounds in which it could be chosen. f is learned
-    from the losses that clients report, see bsfl.estimation.evenness.
+    the expected latency of client k, and v_k = ((e_k + 1) / (c_k + 1))^f the value of its response:
+    c_k counts its participations, e_k is its fair count, by the rounds in which it was available.
+    The exponent f is learned from reported losses, see bsfl.estimators.response_value.
+
+    >>> from bsfl import Scheduler
+    >>> scheduler = Scheduler(Pace(), cohort_size=2)
+    >>> cohort = scheduler.select(["ann", "bob", "cem"], cohort_size=3)
+    >>> scheduler.observe({"ann": 5.0, "bob": 1.0, "cem": 2.0})
+    {}
+    >>> scheduler.select()
+    ['bob', 'cem']
 
     Attributes:
-        evenness: f, if it shall not be learned: 0 for speed alone, 1 for equal time for everyone,
-            more for more even numbers of rounds.
-        least_share: Part of its fair number of rounds that every client is given, whatever it
-            costs: 0.8 for 80 %.
-        tau_max: Deadline in seconds; latencies beyond it are cut to it. None: no deadline.
+        fairness: The fairness exponent f; None: it is learned. 0 is speed alone, 1 equal time for
+            every client, larger values mean more equal numbers of rounds.
+        min_participation: Minimum participation of every client, as a fraction of its fair count,
+            whatever it costs: 0.8 for 80 %.
+        tau_max: Deadline in seconds; longer latencies are clipped. None: no deadline.
     """
 
-    example: ClassVar = {"least_share": 0.5}
+    example: ClassVar = {"min_participation": 0.5}
 
-    evenness: float | None = None
-    least_share: float = 0.0
+    fairness: float | None = None
+    min_participation: float = 0.0
     tau_max: float | None = None
 
     def __post_init__(self) -> None:
-        if self.evenness is not None:
-            checks.between("evenness", self.evenness, 0.0, evenness.HIGHEST)
-        checks.between("least_share", self.least_share, 0.0, 1.0)
+        if self.fairness is not None:
+            validation.between("fairness", self.fairness, 0.0, response_value.MAX_EXPONENT)
+        validation.between("min_participation", self.min_participation, 0.0, 1.0)
         if self.tau_max is not None:
-            checks.seconds("tau_max", self.tau_max)
+            validation.seconds("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> PaceState:
         return PaceState.of(
             n_clients,
-            memory=MEMORY.init(n_clients),
+            rate=response_value.ValueRate(),
+            moments=MOMENTS.init(n_clients),
             population=lognormal.Population(),
-            trend=evenness.LossTrend(),
+            trend=response_value.LossTrend(),
         )
 
-    def select(self, state: PaceState, context: RoundContext, rng: Rng) -> IntArray:
-        return self.choice(state, context, rng).cohort
-
-    def choice(self, state: PaceState, context: RoundContext, rng: Rng) -> Choice:
-        """Return the cohort with what it was weighed by, in seconds."""
-        available, n = context.available, context.cohort_size
+    def select(self, state: PaceState, context: RoundContext, rng: Rng) -> Selection:
+        available, n, task = context.available, context.n_invited, context.task
         if len(available) <= n:
-            return Choice(cohort=available, available=available)
-        e = context.fair(available, len(state.selected))
-        fair = np.broadcast_to(e, len(available))
-        chances = fair, pick(state.selected, available), pick(state.late, available)
-        if not (state.gain and state.time_s):  # no answer yet, so a second has no price
-            value = in_parts(partial(self._value, state), *chances)
-            return Choice(
-                cohort=available[top_m(value, n, rng)],
-                available=available,
-                clients=available,
+            return Selection(clients=available)
+        counts = (
+            context.fair_count(available),
+            pick(task.invitations, available),
+            pick(task.dropped, available),
+        )
+        value = in_chunks(partial(self._value, state), *counts)
+        if not state.rate.is_known:  # no response yet
+            return Selection(
+                clients=available[top_m(value, n, rng)],
+                candidates=available,
                 u=np.zeros(len(value)),
                 g=value,
                 alpha=float(n),
             )
-        seconds = self.seconds(state, context)
-        price = max(state.gain / state.time_s, CHEAPEST)
-        longest = price * seconds.max()  # what the longest wait costs
-        value = in_parts(partial(self._value, state), *chances)
-        if 2.0 * HEARD * np.max(e) > 1.0:
-            missed = in_parts(_missed, *chances)
-            value += np.minimum(missed, n) * (longest / context.quota)
-        if self.least_share:
-            owed = np.maximum(self.least_share * fair - in_parts(_served, *chances[1:]), 0.0)
-            value += owed * (n * value.max() + longest)
-        tie = 1e-9 * value.max()  # at random
-        draws = rng.random(len(value), dtype=np.float32)
-        value += tie * draws
-        first = _strangers(state, context, seconds, rng)
+        latency_s = self.expected_latency(state, context)
+        per_second = max(state.rate.per_second, response_value.MIN_VALUE_PER_SECOND)
+        self._add_bonus(context, counts, value, per_second * latency_s.max())
+        value += 1e-9 * value.max() * rng.random(len(value), dtype=np.float32)  # ties at random
+        reserved = self._places_for_unseen(state, context, latency_s, rng)
         others = np.arange(len(available))
-        others = np.delete(others, first) if len(first) else others
-        n_places = n - len(first)
-        u, value = pick(np.negative(seconds, out=seconds), others), pick(value, others)
-        alpha = context.quota / price * n_places / n
-        best = others[solve_exact(u, value, n_places, alpha=alpha)]
-        return Choice(
-            cohort=available[np.sort(np.concatenate([first, best]))],
-            available=available,
-            first=available[first],
-            clients=pick(available, others),
+        others = np.delete(others, reserved) if len(reserved) else others
+        n_places = n - len(reserved)
+        u, g = pick(np.negative(latency_s, out=latency_s), others), pick(value, others)
+        alpha = context.target_responses / per_second * n_places / n
+        best = others[solve_exact(u, g, n_places, alpha=alpha)]
+        return Selection(
+            clients=available[np.sort(np.concatenate([reserved, best]))],
+            reserved=available[reserved],
+            candidates=pick(available, others),
             u=u,
-            g=value,
+            g=g,
             alpha=alpha,
             unit="s",
         )
 
-    def observe(self, state: PaceState, context: RoundContext, report: Report) -> None:
-        latency = believed_latency(report, self.tau_max)
+    def observe(self, state: PaceState, context: RoundContext, report: RoundReport) -> None:
+        latency = censored_latency(report, self.tau_max)
         state.slowest_s = float(max(state.slowest_s, latency[latency < np.inf].max(initial=0.0)))
         latency[np.isinf(latency)] = self.tau_max or state.slowest_s or np.nan
-        state.book(report)
-        regular = state.memory.observed[report.clients] > 0
-        state.n_answered += int(np.count_nonzero(regular & report.answered))
-        state.n_lost += int(np.count_nonzero(regular & ~report.answered))
-        known = ~np.isnan(latency)
-        # whose answer is lost costs no second where others stand in for it
-        heard = known & (report.answered | (context.quota == context.cohort_size))
-        clients, values = report.clients[heard], np.log(latency[heard])
-        stats = MEMORY.recall(state.memory, clients, context.t)
-        lognormal.learn(state.population, clients, values, stats, context.roster)
-        MEMORY.add(state.memory, clients, context.t, values)
-        kept = report.outcome == OK
-        who = report.clients[kept]
-        fair = context.fair(who, len(state.selected))
-        x = np.log(np.maximum(state.served(who), 1) / (fair + 1.0))  # this answer is counted
-        evenness.learn(state.trend, x, report.loss[kept], context.t)
-        if len(who):
-            part = RATE * min(1.0, len(who) / context.quota) if state.gain else 1.0
-            state.usual += part * float(x.mean() - state.usual)
+        self._learn_latencies(state, context, report, latency)
+        kept = report.usable
+        clients = report.clients[kept]
+        fair = context.fair_count(clients)
+        x = np.log(np.maximum(context.served(clients), 1) / (fair + 1.0))
+        response_value.learn(state.trend, x, report.loss[kept], context.round)
+        if len(clients):
+            step = 1.0
+            if state.rate.gain:
+                step = TREND_RATE * min(1.0, len(clients) / context.target_responses)
+            state.usual += step * float(x.mean() - state.usual)
         gain = float(np.exp(self.exponent(state) * (state.usual - x)).sum())
-        self._learn_price(state, context, report, latency, gain)
+        response_value.learn_rate(state.rate, context, report, latency, gain)
 
-    def figures(self, state: PaceState, context: RoundContext) -> dict[str, float]:
+    def diagnostics(self, state: PaceState, context: RoundContext) -> dict[str, float]:
         """Return f and lambda."""
-        price = state.gain / state.time_s if state.time_s else 0.0
-        return {"evenness": self.exponent(state), "price_of_a_second": price}
-
-    def _value(
-        self, state: PaceState, fair: FloatArray, selected: IntArray, late: IntArray
-    ) -> FloatArray:
-        """Return v_k = ((e_k + 1) / (c_k + 1))^f, counted from the usual participation."""
-        value = fair + 1.0
-        value /= _served(selected, late) + 1.0
-        np.log(value, out=value)
-        value += state.usual
-        value *= self.exponent(state)
-        return np.asarray(np.exp(value, out=value))
+        return {
+            "fairness_exponent": self.exponent(state),
+            "value_per_second": state.rate.per_second,
+        }
 
     def exponent(self, state: PaceState) -> float:
         """Return f."""
-        return evenness.exponent(state.trend) if self.evenness is None else self.evenness
+        return response_value.exponent(state.trend) if self.fairness is None else self.fairness
 
-    def seconds(self, state: PaceState, context: RoundContext) -> FloatArray:
-        """Return tau_k of the available clients: how long each may take.
+    def expected_latency(self, state: PaceState, context: RoundContext) -> FloatArray:
+        """Return tau_k of the available clients.
 
-        Where all are waited for, that is at best: else nobody new would be asked. Where m of n are,
-        it is the time in which each has answered with a chance of m / n.
+        Without over-selection it is an optimistic quantile (a lower confidence bound), so that new
+        clients are tried. Where m of n responses close the round, it is the time in which each
+        client has responded with probability m / n.
         """
-        clients, part = context.available, context.quota / context.cohort_size
-        stats = MEMORY.recall(state.memory, clients, context.t)
-        judge = lognormal.Judge(state.population, context.roster)
+        clients, fraction = context.available, context.target_responses / context.n_invited
+        stats = MOMENTS.recall(state.moments, clients, context.round)
+        predict = lognormal.LatencyPredictor(state.population, context.pool)
 
-        def judged(clients: IntArray, *stats: Any) -> FloatArray:
-            posterior = judge(clients, ClientStats(*stats))
-            if part < 1.0:  # strangers have places of their own, so nobody has to be hoped for
-                log_s = posterior.next_answer(min(part, QUANTILE))
+        def seconds_of(clients: IntArray, *columns: Any) -> FloatArray:
+            posterior = predict(clients, RunningMoments(*columns))
+            if fraction < 1.0:  # unseen clients have reserved places: no optimism is needed
+                log_s = posterior.next_response(min(fraction, QUANTILE))
             else:
                 log_s = posterior.quantile(QUANTILE)
                 log_s -= OPTIMISM * np.sqrt(posterior.variance)
             return np.asarray(np.exp(np.clip(log_s, *lognormal.LOG_RANGE, out=log_s), out=log_s))
 
-        seconds = in_parts(judged, clients, stats.answers, stats.count, stats.mean, stats.spread)
-        unmet = stats.answers == 0
-        if unmet.any():
-            silent = unmet & (pick(state.selected, clients) > 0)
-            seconds[silent] = self.tau_max or state.slowest_s
-        return seconds if self.tau_max is None else np.minimum(seconds, self.tau_max, out=seconds)
+        latency_s = in_chunks(
+            seconds_of, clients, stats.observed, stats.count, stats.mean, stats.spread
+        )
+        unseen = stats.observed == 0
+        if unseen.any():
+            unresponsive = unseen & (pick(context.task.invitations, clients) > 0)
+            latency_s[unresponsive] = self.tau_max or state.slowest_s
+        return latency_s if self.tau_max is None else np.minimum(latency_s, self.tau_max)
 
-    def _learn_price(
+    def _value(
+        self, state: PaceState, fair: FloatArray, invitations: IntArray, dropped: IntArray
+    ) -> FloatArray:
+        """Return v_k = ((e_k + 1) / (c_k + 1))^f, relative to the usual participation."""
+        value = fair + 1.0
+        value /= _participations(invitations, dropped) + 1.0
+        np.log(value, out=value)
+        value += state.usual
+        value *= self.exponent(state)
+        return np.asarray(np.exp(value, out=value))
+
+    def _add_bonus(
         self,
-        state: PaceState,
         context: RoundContext,
-        report: Report,
-        latency: FloatArray,
-        gain: float,
+        counts: tuple[FloatArray, IntArray, IntArray],
+        value: FloatArray,
+        longest_wait: float,
     ) -> None:
-        """Take in the value of answers, and the seconds waited for a round's slowest."""
-        if context.t > state.t:
-            fade = 1.0 - 1.0 / max(ROUNDS, ANSWERS / context.quota)
-            state.gain *= fade
-            state.time_s *= fade
-            state.t, state.round_s, state.n_kept = context.t, 0.0, 0
-        kept, m = report.outcome == OK, context.quota
-        state.n_kept += int(np.count_nonzero(kept)) if context.t == state.t else 0
-        is_over = context.t == state.t and state.n_kept >= m
-        made_it_long = kept if is_over else report.outcome != LATE
-        waited = latency[made_it_long & ~np.isnan(latency)]
-        longest = float(waited.max(initial=0.0))
-        state.gain += gain
-        if context.cohort_size == 1:
-            state.time_s += float(waited.sum())
-        elif context.t == state.t:
-            state.time_s += max(longest - state.round_s, 0.0)
-            state.round_s = max(longest, state.round_s)
-        elif kept.any():  # a round that others overtook; its answers may come one by one
-            state.time_s += longest * min(1.0, len(waited) / m)
+        """Add the bonus of clients with a participation deficit to their values.
+
+        A cohort whose deficits sum to m outweighs the longest latency, and so does one client
+        whose deficit is m: no client is left out for ever. A client below min_participation
+        outweighs everything.
+        """
+        fair, n = counts[0], context.n_invited
+        if 2.0 * MIN_PARTICIPATION * np.max(fair) > 1.0:
+            deficit = in_chunks(_deficit, *counts)
+            value += np.minimum(deficit, n) * (longest_wait / context.target_responses)
+        if self.min_participation:
+            missing = self.min_participation * fair - in_chunks(_participations, *counts[1:])
+            value += np.maximum(missing, 0.0) * (n * value.max() + longest_wait)
+
+    def _places_for_unseen(
+        self, state: PaceState, context: RoundContext, latency_s: FloatArray, rng: Rng
+    ) -> IntArray:
+        """Return the positions of unseen clients that are selected to observe them, sorted.
+
+        Invitations that are not needed to obtain m responses, given the observed loss rate, go to
+        clients that were never selected, those expected to be fastest first. Where many clients
+        are known, there are fewer such places.
+        """
+        n, m = context.n_invited, context.target_responses
+        if n <= m:
+            return NO_CLIENTS
+        unseen = np.flatnonzero(pick(context.task.invitations, context.available) == 0)
+        if len(unseen) == 0:
+            return unseen
+        per_response = (state.n_responded + state.n_lost + 1) / (state.n_responded + 1)
+        places = max(n - math.ceil(m * per_response), 0)
+        n_known = len(context.available) - len(unseen)
+        if n_known > MANY_KNOWN * n:
+            places = int(places * MANY_KNOWN * n / n_known + rng.random())
+        if len(unseen) > places:
+            unseen = np.sort(unseen[top_m(-latency_s[unseen], places, rng)])
+        return unseen
+
+    def _learn_latencies(
+        self, state: PaceState, context: RoundContext, report: RoundReport, latency: FloatArray
+    ) -> None:
+        """Update latency moments and the loss rate of invitations."""
+        seen_before = state.moments.observed[report.clients] > 0
+        state.n_responded += int(np.count_nonzero(seen_before & report.responded))
+        state.n_lost += int(np.count_nonzero(seen_before & ~report.responded))
+        # under over-selection a lost response costs no time: others stand in for it
+        counts = report.responded | (context.target_responses == context.n_invited)
+        counts &= ~np.isnan(latency)
+        clients, values = report.clients[counts], np.log(latency[counts])
+        stats = MOMENTS.recall(state.moments, clients, context.round)
+        lognormal.learn(state.population, clients, values, stats, context.pool)
+        MOMENTS.add(state.moments, clients, context.round, values)
 
 
-def _strangers(state: PaceState, context: RoundContext, seconds: FloatArray, rng: Rng) -> IntArray:
-    """Return the positions of clients that are asked to get to know them, sorted.
-
-    Of n who are asked as many are weighed as m answers need, by how many get lost; the others may
-    be anybody. They have never been asked, and are the quickest by what is known of them before.
-    Where many clients are known, there are fewer of them.
-    """
-    n, m = context.cohort_size, context.quota
-    new = np.flatnonzero(pick(state.selected, context.available) == 0) if n > m else NOBODY
-    if len(new) == 0:
-        return new
-    invitations_an_answer = (state.n_answered + state.n_lost + 1) / (state.n_answered + 1)
-    places = max(n - math.ceil(m * invitations_an_answer), 0)
-    n_known = len(context.available) - len(new)
-    if n_known > KNOWN * n:
-        places = int(places * KNOWN * n / n_known + rng.random())
-    if len(new) > places:
-        new = np.sort(new[top_m(-seconds[new], places, rng)])
-    return new
+def _participations(invitations: IntArray, dropped: IntArray) -> FloatArray:
+    """Return c_k, in which a dropped response counts LATE_RESPONSE_WEIGHT."""
+    counted = dropped * (LATE_RESPONSE_WEIGHT - 1.0)
+    counted += invitations
+    return np.asarray(counted)
 
 
-def _served(selected: IntArray, late: IntArray) -> FloatArray:
-    """Return c_k, with half of the answers that came too late."""
-    served = late * (VAIN - 1.0)
-    served += selected
-    return np.asarray(served)
-
-
-def _missed(fair: FloatArray, selected: IntArray, late: IntArray) -> FloatArray:
-    """Return how much each client is missed; where that adds up to m, it is worth the longest wait.
-
-    So a cohort of clients comes together when each is missed by 1. A few of them come when they are
-    missed more, and one alone when it is missed as much as a cohort: nobody is left out for ever.
-    """
-    return absence(fair, _served(selected, late))
+def _deficit(fair: FloatArray, invitations: IntArray, dropped: IntArray) -> FloatArray:
+    """Return the participation deficits of clients with these counts."""
+    return participation_deficit(fair, _participations(invitations, dropped))

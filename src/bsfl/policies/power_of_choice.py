@@ -6,53 +6,62 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.state import EmptyState
 from bsfl.errors import InvalidInput
-from bsfl.estimation.averages import Selections
-from bsfl.policies.base import top_m, weighted_draw
-from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import LOSS, SAMPLES, Needs, registered_sizes, require_losses
+from bsfl.policy import LOSS, SAMPLES, Needs, Policy, top_m, weighted_draw
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 
-AskLosses = Callable[[IntArray], FloatArray]
+CandidateLosses = Callable[[IntArray], FloatArray]
 """Returns the loss of the current global model on the data of each of these clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerOfChoice:
-    r"""Draw a few candidates and choose those with the largest losses.
+class PowerOfChoice(Policy):
+    r"""Draw a few candidates and select those with the largest losses.
 
-    Draw d candidates with weights n_k, then choose the m of them with the largest loss.
+    Draw d candidates with weights n_k, then select the m of them with the largest loss.
 
-    With `ask` that loss is the current global model's, asked from the d candidates (pow-d). Without
-    it, it is the last one the client reported, infinite if it was never chosen (rpow-d): that takes
-    no extra messages.
+    With `ask` that loss is the current global model's, requested from the d candidates (pow-d).
+    Without it, it is the last loss that a client reported, infinite for an unseen client (rpow-d);
+    this takes no extra messages.
+
+    >>> from bsfl import Observation, Scheduler
+    >>> scheduler = Scheduler(PowerOfChoice(candidates=3), cohort_size=2)
+    >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
+    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
+    >>> cohort = scheduler.select(cohort_size=3)
+    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
+    {}
+    >>> scheduler.select()
+    ['bob', 'cem']
 
     Attributes:
-        candidates: d, at least the cohort size; 2 m when None.
+        candidates: d, at least n_invited; None: twice n_invited.
         ask: Function that returns the losses of the candidates, given their dense indices.
     """
 
-    tuning: ClassVar = ({"candidates": 35}, {"candidates": 100}, {"candidates": 200})
+    search_space: ClassVar = ({"candidates": 35}, {"candidates": 100}, {"candidates": 200})
 
     candidates: int | None = None
-    ask: AskLosses | None = None
+    ask: CandidateLosses | None = None
 
     def __post_init__(self) -> None:
         if self.candidates is not None:
-            checks.natural("candidates", self.candidates)
+            validation.natural("candidates", self.candidates)
         if self.ask is not None and not callable(self.ask):
             raise InvalidInput(f"ask must be a function of the candidates, got {self.ask!r}")
 
     @property
-    def needs(self) -> Needs:
+    def needs(self) -> Needs:  # type: ignore[override]
         return SAMPLES | LOSS if self.ask is None else SAMPLES
 
-    def init(self, n_clients: int) -> Selections:
-        return Selections.of(n_clients)
+    def init(self, n_clients: int) -> EmptyState:
+        return EmptyState()
 
-    def select(self, state: Selections, context: RoundContext, rng: Rng) -> IntArray:
-        sizes = registered_sizes(context)
-        clients, m = context.available, context.cohort_size
+    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+        sizes = context.pool.sizes
+        clients, m = context.available, context.n_invited
         d = 2 * m if self.candidates is None else self.candidates
         if d < m:
             raise InvalidInput(f"candidates must be at least the cohort size {m}, got {d}")
@@ -60,25 +69,23 @@ class PowerOfChoice:
             return clients
         candidates = clients[weighted_draw(np.log(sizes[clients]), d, rng)]
         if self.ask is None:
-            loss = last_losses(state, candidates)
+            loss = last_losses(context, candidates)
         else:
             loss = np.asarray(self.ask(candidates), dtype=np.float64)
             if loss.shape != candidates.shape or np.isnan(loss).any():
                 raise InvalidInput("ask must return one loss for every candidate")
         return candidates[top_m(loss, m, rng)]
 
-    def observe(self, state: Selections, context: RoundContext, report: Report) -> None:
-        if self.ask is None:
-            require_losses("power-of-choice", report)
-        state.book(report)
+    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
+        """Learn nothing: the last losses are in the context."""
 
 
-def last_losses(state: Selections, clients: IntArray) -> FloatArray:
-    """Return the last loss each client reported, infinite if it was never chosen.
+def last_losses(context: RoundContext, clients: IntArray) -> FloatArray:
+    """Return the last loss each client reported, infinite for an unseen client.
 
-    Departure: one that was chosen and never told a loss comes last, else it would come first in
-    every round for as long as it stays silent.
+    Departure: a client that was selected and never reported a loss comes last; otherwise it would
+    come first in every round until it responds.
     """
-    unknown = np.where(state.selected[clients] == 0, np.inf, -np.inf)
-    loss = state.loss[clients]
+    unknown = np.where(context.task.invitations[clients] == 0, np.inf, -np.inf)
+    loss = context.task.last_loss[clients]
     return np.where(np.isnan(loss), unknown, loss)

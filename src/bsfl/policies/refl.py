@@ -1,14 +1,14 @@
-"""REFL: clients that can be reached now and not much longer (Abdelmoniem et al. 2023)."""
+"""REFL: clients that will soon be offline come first (Abdelmoniem et al. 2023)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from bsfl import checks
-from bsfl.policies.base import top_m
-from bsfl.records import OK, TIMEOUT, BoolArray, IntArray, Report, Rng, RoundContext
-from bsfl.state import ClientState, number
+from bsfl import validation
+from bsfl._core.state import ROUNDS, ClientState, number
+from bsfl.policy import Policy, top_m
+from bsfl.types import TIMEOUT, BoolArray, IntArray, Rng, RoundContext, RoundReport
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,53 +16,56 @@ class ReflState(ClientState):
     """How long rounds last.
 
     Attributes:
-        t: The latest round that somebody ended, by an answer or by the deadline.
-        duration_s: How long it has lasted so far: its longest wait for a client.
+        t: The latest round with a response or a timeout.
+        duration_s: Its duration so far, the longest latency that was waited for.
         before_s: Moving average of the durations of all rounds before it, 0 while there is none.
     """
 
-    t: int = 0
+    t: int = number(0, high=ROUNDS)
     duration_s: float = number(0.0, low=0.0, high=1e12)
     before_s: float = number(0.0, low=0.0, high=1e12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refl:
-    r"""Choose clients that will be there for this round and gone in the next; the rest at random.
+class Refl(Policy):
+    r"""Select clients expected to be online for this round but not the next; the rest at random.
 
     A client that has been online for a seconds is expected to stay for another `stay` x a. It comes
-    first if that lasts for one slot and not for two. The slot is the moving average
-    mu <- (1 - history) D + history mu of the durations D of rounds. Where the server does not know
-    how long clients have been online, the choice is uniform.
+    first if that is at least one slot and less than two. The slot is the moving average
+    mu <- (1 - history) D + history mu of the durations D of rounds. If the server does not know
+    how long clients have been online, the selection is uniform.
+
+    >>> Refl().slot_s(ReflState(duration_s=20.0, before_s=10.0))
+    17.5
 
     Attributes:
         history: Weight of the past in the moving average (alpha).
         stay: Further seconds online expected for every second so far.
     """
 
-    tuning: ClassVar = ({"stay": 0.5}, {"stay": 2.0}, {"stay": 4.0})
+    search_space: ClassVar = ({"stay": 0.5}, {"stay": 2.0}, {"stay": 4.0})
 
     history: float = 0.25
     stay: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.between("history", self.history, 0.0, 1.0)
-        checks.positive("stay", self.stay)
+        validation.between("history", self.history, 0.0, 1.0)
+        validation.positive("stay", self.stay)
 
     def init(self, n_clients: int) -> ReflState:
         return ReflState.of(n_clients)
 
     def select(self, state: ReflState, context: RoundContext, rng: Rng) -> IntArray:
         first = self.leaving(state, context).astype(np.float64)
-        return context.available[top_m(first, context.cohort_size, rng)]
+        return context.available[top_m(first, context.n_invited, rng)]
 
-    def observe(self, state: ReflState, context: RoundContext, report: Report) -> None:
-        waited_s = report.latency[(report.outcome == OK) | (report.outcome == TIMEOUT)]
-        is_old = context.t < state.t and context.cohort_size > 1  # a round of one is over with it
+    def observe(self, state: ReflState, context: RoundContext, report: RoundReport) -> None:
+        waited_s = report.latency_s[report.usable | (report.outcome == TIMEOUT)]
+        is_old = context.round < state.t and context.n_invited > 1  # a round of one ends with it
         if len(waited_s) == 0 or is_old:
             return
-        if context.t != state.t:
-            state.before_s, state.duration_s, state.t = self.slot_s(state), 0.0, context.t
+        if context.round != state.t:
+            state.before_s, state.duration_s, state.t = self.slot_s(state), 0.0, context.round
         state.duration_s = max(state.duration_s, float(waited_s.max()))
 
     def slot_s(self, state: ReflState) -> float:
@@ -72,9 +75,9 @@ class Refl:
         return (1.0 - self.history) * state.duration_s + self.history * state.before_s
 
     def leaving(self, state: ReflState, context: RoundContext) -> BoolArray:
-        """Return whether each available client is expected to last for one slot and not for two."""
+        """Return whether each available client is expected to leave during the next slot."""
         online_s = context.online_s
         if online_s is None:
             return np.zeros(len(context.available), dtype=bool)
-        left_s, slot_s = self.stay * online_s, self.slot_s(state)
-        return np.asarray((slot_s <= left_s) & (left_s < 2.0 * slot_s))
+        remaining_s, slot_s = self.stay * online_s, self.slot_s(state)
+        return np.asarray((slot_s <= remaining_s) & (remaining_s < 2.0 * slot_s))

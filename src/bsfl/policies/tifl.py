@@ -1,4 +1,4 @@
-"""TiFL: tiers of equally fast clients, the worst learned one most likely (Chai et al. 2020)."""
+"""TiFL: tiers of equally fast clients, the one with the largest loss first (Chai et al. 2020)."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.state import ROUNDS, number, per_client
 from bsfl.errors import InvalidInput
-from bsfl.estimation.averages import Averages, believed_latency
-from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import LOSS, keep_losses, require_losses
-from bsfl.state import per_client
+from bsfl.estimators.moments import Averages, censored_latency
+from bsfl.policy import LOSS, Policy
+from bsfl.types import BoolArray, FloatArray, IntArray, Rng, RoundContext, RoundReport
 
 NO_TIER = -1
 """The tier of a client that has none yet."""
@@ -24,28 +24,26 @@ class TiflState(Averages):
     """Averages of 1 - tau / tau_max, and the tiers.
 
     Attributes:
-        loss: Last loss each client reported, NaN if it never did.
         tier: The tier of each client, fastest first; NO_TIER until it has one.
         formed: Whether the profiling phase is over.
         bound_s: Mean latency from which a client belongs to the next tier, one less than tiers.
-        spent: Rounds in which each tier was chosen.
-        probability: Of each tier, before credits are looked at.
+        spent: Rounds in which each tier was selected.
+        probability: Of each tier, before credits are considered.
         period: How many times the probabilities were due.
     """
 
-    loss: FloatArray = per_client(np.nan)
     tier: IntArray = per_client(NO_TIER, low=NO_TIER, high=MOST_TIERS)
     formed: bool = False
     bound_s: FloatArray = field(metadata={"low": 0.0, "high": np.inf})
     spent: IntArray
     probability: FloatArray = field(metadata={"low": 0.0, "high": 1.0})
-    period: int = 0
+    period: int = number(0, high=ROUNDS)
 
     def check(self) -> None:
-        """Check tiers, that all who were chosen have one once they are formed, and means."""
+        """Check tiers, that all observed clients have one once they are formed, and means."""
         wrong = self.tier >= len(self.spent)
         if self.formed:
-            wrong |= (self.tier == NO_TIER) & (self.selected > 0)
+            wrong |= (self.tier == NO_TIER) & (self.observed > 0)
         if wrong.any() or np.any(self.bound_s[1:] < self.bound_s[:-1]):
             raise InvalidInput("tiers do not fit together")
         if np.any(self.mean > 1.0):
@@ -53,26 +51,35 @@ class TiflState(Averages):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TiFL:
+class TiFL(Policy):
     """Sort clients into tiers by speed, and draw each cohort from one tier.
 
     Draw a tier of clients with similar latencies, then m clients of it, uniformly.
 
-    Every client is profiled first: it is chosen once. Then the fleet is cut into tiers of equal
-    size by mean latency. Tiers with credits are drawn with probabilities that favour those with the
-    largest losses; a draw costs one credit.
+    Every client is profiled first: it is selected once. Then the clients are divided into tiers of
+    equal size by mean latency. Tiers with credits are drawn with probabilities that favour those
+    with the largest losses; a draw costs one credit.
+
+    >>> from bsfl import Observation, Scheduler
+    >>> scheduler = Scheduler(TiFL(tau_max=10.0, rounds=20, tiers=2), cohort_size=2)
+    >>> latency_s = {"ann": 1.0, "bob": 8.0, "cem": 1.5, "dan": 7.0}
+    >>> cohort = scheduler.select(list(latency_s), cohort_size=4)
+    >>> scheduler.observe({k: Observation(latency_s=latency_s[k], loss=1.0) for k in cohort})
+    {}
+    >>> scheduler.select() in (["ann", "cem"], ["bob", "dan"])
+    True
 
     Attributes:
-        tau_max: Deadline in seconds; what comes later, or not at all, counts as that slow.
-        rounds: How many rounds are planned: each tier gets ceil(rounds / tiers) credits, and again
-            as many when all tiers have spent theirs.
+        tau_max: Deadline in seconds; a later response, or none, counts as this latency.
+        rounds: How many rounds are planned: each tier gets ceil(rounds / tiers) credits, and as
+            many again when all tiers have spent theirs.
         tiers: Number of tiers.
         interval: Rounds between two updates of the probabilities.
     """
 
-    REMEMBERS_BY: ClassVar = ("tau_max", "tiers")
+    state_keys: ClassVar = ("tau_max", "tiers")
     needs: ClassVar = LOSS
-    tuning: ClassVar = ({"rounds": 150}, {"tiers": 10}, {"tiers": 3})
+    search_space: ClassVar = ({"rounds": 150}, {"tiers": 10}, {"tiers": 3})
     example: ClassVar = {"tau_max": 20.0, "rounds": 30}
 
     tau_max: float
@@ -82,12 +89,12 @@ class TiFL:
 
     def __post_init__(self) -> None:
         for name, high in (
-            ("rounds", checks.LARGEST),
+            ("rounds", validation.LARGEST),
             ("tiers", MOST_TIERS),
-            ("interval", checks.LARGEST),
+            ("interval", validation.LARGEST),
         ):
-            checks.natural(name, getattr(self, name), high=high)
-        checks.seconds("tau_max", self.tau_max)
+            validation.natural(name, getattr(self, name), high=high)
+        validation.seconds("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> TiflState:
         return TiflState.of(
@@ -98,68 +105,78 @@ class TiFL:
         )
 
     def select(self, state: TiflState, context: RoundContext, rng: Rng) -> IntArray:
-        """Return clients to profile, and where there are too few, clients of one tier."""
-        clients, m = context.available, context.cohort_size
+        """Return unseen clients, to profile them; the other places go to clients of one tier."""
+        clients, m = context.available, context.n_invited
         if len(clients) <= m:
             return clients
-        new = state.selected[clients] == 0
-        fresh = clients[new]
-        if len(fresh) >= m:
-            return np.sort(rng.choice(fresh, m, replace=False, shuffle=False))
-        n_places, old = m - len(fresh), clients[~new]
-        tier = state.tier[old] if state.formed else self.tiers_of(state, old, self.bounds(state))
+        is_unseen = context.task.invitations[clients] == 0
+        unseen = clients[is_unseen]
+        if len(unseen) >= m:
+            return np.sort(rng.choice(unseen, m, replace=False, shuffle=False))
+        n_places, seen = m - len(unseen), clients[~is_unseen]
+        tier = self.known_tiers(state, seen)
+        if not state.formed:
+            profiled = context.task.invitations > 0
+            tier = self.tiers_of(state, seen, self.bounds(state, profiled))
         drawn = self.draw_tier(state, tier, n_places, rng)
-        nearest = np.lexsort((rng.random(len(old)), np.abs(tier - drawn)))
-        return np.sort(np.concatenate([fresh, old[nearest[:n_places]]]))
+        nearest = np.lexsort((rng.random(len(seen)), np.abs(tier - drawn)))
+        return np.sort(np.concatenate([unseen, seen[nearest[:n_places]]]))
 
-    def observe(self, state: TiflState, context: RoundContext, report: Report) -> None:
-        require_losses("tifl", report)
-        self.spend(state, context, report.chosen)
+    def observe(self, state: TiflState, context: RoundContext, report: RoundReport) -> None:
+        self.spend(state, context, report.invited)
         if state.formed:
-            state.tier[report.chosen[state.selected[report.chosen] == 0]] = self.tiers - 1
-        state.learn(report, 1.0 - believed_latency(report, self.tau_max) / self.tau_max)
-        keep_losses(state.loss, report)
+            state.tier[report.invited] = self.known_tiers(state, report.invited)
+        state.learn(report, 1.0 - censored_latency(report, self.tau_max) / self.tau_max)
         if state.formed:
             state.tier[report.clients] = self.tiers_of(state, report.clients, state.bound_s)
-        if context.t // self.interval > state.period:
-            state.period = context.t // self.interval
+        if context.round // self.interval > state.period:
+            state.period = context.round // self.interval
             if state.formed:
-                self.form(state)
-                state.probability[:] = rank_probabilities(tier_losses(state))
+                self.form(state, context.task.invitations > 0)
+                losses = tier_losses(state, context.task.last_loss)
+                state.probability[:] = rank_probabilities(losses)
 
-    def spend(self, state: TiflState, context: RoundContext, chosen: IntArray) -> None:
-        """Book a round that a tier filled; before the first one the tiers are formed."""
-        old = chosen[state.selected[chosen] > 0]
-        if len(chosen) < context.cohort_size or len(old) == 0:
-            return  # nobody had to be left out, or the whole cohort was profiled
+    def spend(self, state: TiflState, context: RoundContext, invited: IntArray) -> None:
+        """Charge the tier that filled a round one credit; form the tiers before the first."""
+        seen = invited[context.task.invitations[invited] > 1]
+        if len(invited) < context.n_invited or len(seen) == 0:
+            return  # all available clients were selected, or the whole cohort was profiled
         if not state.formed:
-            self.form(state)
-        state.spent[np.bincount(state.tier[old]).argmax()] += 1
+            profiled = context.task.invitations > 0
+            profiled[np.setdiff1d(invited, seen)] = False
+            self.form(state, profiled)
+        state.spent[np.bincount(self.known_tiers(state, seen)).argmax()] += 1
 
-    def form(self, state: TiflState) -> None:
-        """Cut the clients that were profiled into tiers; O(K)."""
-        met = np.flatnonzero(state.selected > 0)
-        state.bound_s[:] = self.bounds(state)
-        state.tier[met] = self.tiers_of(state, met, state.bound_s)
+    def form(self, state: TiflState, profiled: BoolArray) -> None:
+        """Divide the profiled clients into tiers; O(K)."""
+        clients = np.flatnonzero(profiled)
+        state.bound_s[:] = self.bounds(state, profiled)
+        state.tier[clients] = self.tiers_of(state, clients, state.bound_s)
         state.formed = True
 
-    def bounds(self, state: TiflState) -> FloatArray:
-        """Return the mean latencies at which tiers of equal size begin, but for the fastest."""
-        latency = self.latencies(state, np.flatnonzero(state.selected > 0))
+    def bounds(self, state: TiflState, profiled: BoolArray) -> FloatArray:
+        """Return the mean latencies at which tiers of equal size begin, except for the fastest."""
+        latency = self.latencies(state, np.flatnonzero(profiled))
         places = np.arange(1, self.tiers) * len(latency) // self.tiers
         return np.partition(latency, places)[places]
 
+    def known_tiers(self, state: TiflState, clients: IntArray) -> IntArray:
+        """Return each client's tier, the slowest for a client in flight that was never reported."""
+        tier = state.tier[clients]
+        return np.where(tier == NO_TIER, self.tiers - 1, tier)
+
     def tiers_of(self, state: TiflState, clients: IntArray, bound_s: FloatArray) -> IntArray:
+        """Return the tier that each client belongs to by its mean latency."""
         return np.searchsorted(bound_s, self.latencies(state, clients), side="right")
 
     def latencies(self, state: TiflState, clients: IntArray) -> FloatArray:
-        """Return mean latencies in seconds; tau_max for a client that never answered."""
+        """Return mean latencies in seconds; tau_max for a client that never reported."""
         return self.tau_max * (1.0 - state.mean[clients])
 
     def draw_tier(self, state: TiflState, tier: IntArray, n_places: int, rng: Rng) -> int:
         """Return a tier that has credits and enough available clients, by probability.
 
-        If no tier has both, every available client is equally likely to bring its tier in.
+        If no tier has both, the tier of a uniformly drawn available client is returned.
         """
         n_inside = np.bincount(tier, minlength=self.tiers)
         weight = state.probability * (self.credits(state) > 0) * (n_inside >= n_places)
@@ -168,17 +185,17 @@ class TiFL:
         return int(rng.choice(self.tiers, p=weight / weight.sum()))
 
     def credits(self, state: TiflState) -> IntArray:
-        """Return what each tier has left of ceil(rounds / tiers), refilled when all are spent."""
-        quota = math.ceil(self.rounds / self.tiers)
-        return quota * (1 + int(state.spent.min()) // quota) - state.spent
+        """Return each tier's remaining credits of ceil(rounds / tiers), refilled when all are 0."""
+        per_tier = math.ceil(self.rounds / self.tiers)
+        return per_tier * (1 + int(state.spent.min()) // per_tier) - state.spent
 
 
-def tier_losses(state: TiflState) -> FloatArray:
+def tier_losses(state: TiflState, last_loss: FloatArray) -> FloatArray:
     """Return the mean of the last losses in each tier, -inf where there are none."""
     n_tiers = len(state.spent)
-    told = (state.tier != NO_TIER) & ~np.isnan(state.loss)
-    count = np.bincount(state.tier[told], minlength=n_tiers)
-    total = np.bincount(state.tier[told], weights=state.loss[told], minlength=n_tiers)
+    known = (state.tier != NO_TIER) & ~np.isnan(last_loss)
+    count = np.bincount(state.tier[known], minlength=n_tiers)
+    total = np.bincount(state.tier[known], weights=last_loss[known], minlength=n_tiers)
     return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
 
 

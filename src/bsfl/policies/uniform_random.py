@@ -1,23 +1,29 @@
-"""Uniform random selection, what federated learning does by default."""
+"""Uniform random selection, the default of federated learning."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.records import IntArray, Report, Rng, RoundContext
-from bsfl.state import NothingLearned
+from bsfl._core.state import EmptyState
+from bsfl.policy import Policy
+from bsfl.types import IntArray, Rng, RoundContext, RoundReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniformRandom:
-    """Choose clients at random, every cohort equally likely."""
+class UniformRandom(Policy):
+    """Select clients at random, every cohort equally likely.
 
-    def init(self, n_clients: int) -> NothingLearned:
-        return NothingLearned()
+    >>> from bsfl import Scheduler
+    >>> len(Scheduler(UniformRandom(), cohort_size=2).select(["ann", "bob", "cem"]))
+    2
+    """
 
-    def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
-        m = min(context.cohort_size, len(context.available))
+    def init(self, n_clients: int) -> EmptyState:
+        return EmptyState()
+
+    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+        m = min(context.n_invited, len(context.available))
         return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))
 
-    def observe(self, state: NothingLearned, context: RoundContext, report: Report) -> None:
+    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
         """Learn nothing."""

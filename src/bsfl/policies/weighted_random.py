@@ -5,35 +5,41 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl.fairness import capped_shares
-from bsfl.records import FloatArray, IntArray, Report, Rng, RoundContext
-from bsfl.requirements import SAMPLES, registered_sizes
-from bsfl.state import NothingLearned
+from bsfl._core.state import EmptyState
+from bsfl.estimators.fairness import capped_shares
+from bsfl.policy import SAMPLES, Policy
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 
 CERTAIN = 1.0 - 1e-9
-"""An inclusion probability from which a client is simply taken."""
+"""A client with at least this inclusion probability is always included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedRandom:
-    r"""Choose clients at random, in proportion to the data that they hold.
+class WeightedRandom(Policy):
+    r"""Select clients at random, in proportion to the data that they hold.
 
-    Choose m clients so that client k is included with probability min(1, lambda n_k).
+    Select m clients so that client k is included with probability min(1, lambda n_k).
 
-    Drawing one client after another with weights n_k does not do that; systematic sampling
-    (Madow 1949) does, exactly.
+    Drawing one client after another with weights n_k does not have these probabilities; systematic
+    sampling (Madow 1949) has them exactly.
+
+    >>> from bsfl import Scheduler
+    >>> scheduler = Scheduler(WeightedRandom(), cohort_size=2)
+    >>> scheduler.join(["ann", "bob", "cem"], samples=[1, 1, 100])
+    >>> "cem" in scheduler.select()
+    True
     """
 
     needs: ClassVar = SAMPLES
 
-    def init(self, n_clients: int) -> NothingLearned:
-        return NothingLearned()
+    def init(self, n_clients: int) -> EmptyState:
+        return EmptyState()
 
-    def select(self, state: NothingLearned, context: RoundContext, rng: Rng) -> IntArray:
-        sizes, clients = registered_sizes(context), context.available
-        return clients[inclusion_draw(sizes[clients], context.cohort_size, rng)]
+    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+        sizes, clients = context.pool.sizes, context.available
+        return clients[inclusion_draw(sizes[clients], context.n_invited, rng)]
 
-    def observe(self, state: NothingLearned, context: RoundContext, report: Report) -> None:
+    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
         """Learn nothing."""
 
 
@@ -47,8 +53,8 @@ def inclusion_draw(weight: FloatArray, m: int, rng: Rng) -> IntArray:
 def systematic_sample(inclusion: FloatArray, rng: Rng) -> IntArray:
     r"""Return positions drawn with the given inclusion probabilities, which sum to a whole number.
 
-    Lay the probabilities end to end in random order and take whoever covers U, U + 1, U + 2, ...
-    for one uniform U in [0, 1): nobody is longer than 1, so nobody is taken twice.
+    Lay the probabilities end to end in random order and include the clients that cover U, U + 1,
+    U + 2, ... for one uniform U in [0, 1). No probability exceeds 1, so the clients are distinct.
     """
     certain = np.flatnonzero(inclusion >= CERTAIN)
     others = rng.permutation(np.flatnonzero(inclusion < CERTAIN))
@@ -56,7 +62,7 @@ def systematic_sample(inclusion: FloatArray, rng: Rng) -> IntArray:
     if n_drawn == 0:
         return certain
     ends = np.cumsum(inclusion[others])
-    ends *= n_drawn / ends[-1]  # removes what summing has rounded
+    ends *= n_drawn / ends[-1]  # removes rounding errors of the sum
     marks = rng.random() + np.arange(n_drawn)
     hits = np.minimum(np.searchsorted(ends, marks, side="right"), len(others) - 1)
     return np.sort(np.concatenate([certain, others[hits]]))

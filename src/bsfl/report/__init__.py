@@ -1,6 +1,6 @@
 """Figures, pages and files of finished results."""
 
-from bsfl.report.findings import Findings, Section
-from bsfl.report.scenario import scenario_findings
+from bsfl.report.report import Report, Section
+from bsfl.report.scenario import scenario_report
 
-__all__ = ["Findings", "Section", "scenario_findings"]
+__all__ = ["Report", "Section", "scenario_report"]

@@ -1,7 +1,7 @@
-"""What a figure shows, as data: computed once, drawn on paper and on a page.
+"""Figures as data: computed once, drawn by matplotlib for files and by plotly for pages.
 
 A plot is a row or a grid of panels, a panel holds marks. A mark that has a label has the look of
-that label in every panel of the plot; a grey one is there for orientation.
+that label in every panel of the plot; a grey one is a reference.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,18 @@ import numpy.typing as npt
 
 from bsfl.analysis.statistics import band
 from bsfl.policies import POLICIES
-from bsfl.records import FloatArray
+from bsfl.types import FloatArray
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
-# Every colour can be told from white and from near-black (contrast at least 3), so that one figure
-# serves paper, day and night; the first two are ours
+# Every colour stands out from white and from near-black (contrast at least 3), so that one figure
+# serves files and pages, light and dark; the first two are ours
 COLOURS = (
     *("#D55E00", "#0072B2", "#009E73", "#C25F93", "#B07A00", "#2E86D0", "#8E5BC8"),
     *("#9A6324", "#7F8420", "#0F8B8D", "#C2355B", "#5C6BD8", "#3D8F2E"),
 )
 GREY = "#808080"
-# ways to draw a line and shapes of points, by their names on paper and on the page
+# line styles and markers, by their names in matplotlib and in plotly
 DASHES = (("-", "solid"), ("--", "dash"), ("-.", "dashdot"), (":", "dot"))
 MARKERS = (
     *(("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up")),
@@ -33,20 +33,20 @@ MARKERS = (
     *(("p", "pentagon"), ("h", "hexagon"), ("*", "star"), ("P", "cross")),
 )
 N_MARKERS = 8
-"""Points of a curve that have a marker, by which a policy can be told from others of its colour."""
+"""Points of a curve that have a marker, which distinguishes a policy from others of its colour."""
 BAND_SEEDS = 3
-"""Seeds from which on curves have bands: of two, it would be 13 times as wide as they are apart."""
+"""Seeds from which on curves have bands: with two, a band is 13 times as wide as their distance."""
 OURS = ("pace", "bsfl")
 """The policies of this library, which are drawn in front."""
 POLICY_LOOKS = {
     name: i for i, name in enumerate((*OURS, *(name for name in POLICIES if name not in OURS)))
 }
-"""Which look a policy has, in every figure."""
-PAPER, PAGE = 0, 1
+"""The look of each policy, in every figure."""
+MATPLOTLIB, PLOTLY = 0, 1
 
 
 class Look(NamedTuple):
-    """How a mark is drawn; dash and marker have a name on PAPER and one on the PAGE."""
+    """How a mark is drawn; dash and marker have a name in MATPLOTLIB and one in PLOTLY."""
 
     colour: str
     dash: tuple[str, str]
@@ -55,7 +55,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, i: int, *, is_grey: bool = False, is_ours: bool = False) -> "Look":
-        """Return the i-th look; the first ones are never repeated, so that ours are ours alone."""
+        """Return the i-th look; those of our own policies are never repeated."""
 
         def place(n: int) -> int:
             return i if i < len(OURS) else len(OURS) + (i - len(OURS)) % (n - len(OURS))
@@ -79,7 +79,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Points that are not joined, with names; one that is a star is the one to look at.
+    """Points that are not joined, with names; a star marks the point to look at.
 
     `half` is half the height of error bars, `value` gives every point its own colour, and `like`
     is the label whose look they have, where it is not their own.
@@ -156,12 +156,12 @@ class Plot:
 
     Attributes:
         name: Of its files.
-        question: What it answers; the heading on the page.
+        question: The question that it answers; the heading on the page.
         caption: How to read it.
-        panels: Row by row on paper; on a page as many beside each other as there is room for.
-        title: On paper.
-        n_columns: On paper.
-        on_paper: Whether there is a file of its own.
+        panels: Row by row in a file; on a page as many beside each other as there is room for.
+        title: In a file.
+        n_columns: In a file.
+        has_file: Whether it is written as PNG and PDF.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Plot:
     question: str = ""
     title: str = ""
     n_columns: int = 2
-    on_paper: bool = True
+    has_file: bool = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -179,7 +179,7 @@ class Plot:
         return -(-len(self.panels) // columns), columns
 
     def look(self, mark: Mark) -> Look:
-        """Return how a mark is drawn: a policy as in every figure, others in their order."""
+        """Return how a mark is drawn: a policy the same in every figure, others in their order."""
         is_grey, name = _is_grey(mark), _look_name(mark)
         if not is_grey and name in POLICY_LOOKS:
             return Look.of(POLICY_LOOKS[name], is_ours=name in OURS)

@@ -1,4 +1,4 @@
-"""What the results of one scenario show: a table, and figures that answer what comes next."""
+"""The report of one scenario: a table, and figures that answer the next questions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,8 @@ from bsfl.analysis.summary import bound, summarise
 from bsfl.analysis.tables import summary_table
 from bsfl.analysis.target import evaluated, find_target
 from bsfl.analysis.verdict import verdict
-from bsfl.fairness import lorenz, participation
+from bsfl.estimators.fairness import lorenz, participation
 from bsfl.fleet.split import Split
-from bsfl.records import FloatArray, IntArray
-from bsfl.report.findings import Findings
 from bsfl.report.plots import (
     BAND_SEEDS,
     Bars,
@@ -27,33 +25,34 @@ from bsfl.report.plots import (
     Rule,
     curve,
 )
-from bsfl.rounds import RoundPlan
+from bsfl.report.report import Report
 from bsfl.runs import Results, read_manifest, took_part
 from bsfl.scenario.learning_spec import LearningSpec
+from bsfl.types import FloatArray, IntArray, RoundPlan
 
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""
 FIRST_LOGARITHMIC_ROUND = 10
 """Before it a logarithmic axis shows little but chance."""
 N_BLOCKS = 40
-"""Rows of a participation heat map: blocks of rounds, in each of which all could have a turn."""
+"""Rows of a participation heat map: blocks of rounds in which every client could take part."""
 MAX_CLIENTS = 200
 """Clients in a heat map or among points; of larger fleets every n-th is shown."""
 SETTLING, MARGIN = 0.1, 0.05
-"""Part of the time in which all climb alike, and room above and below curves."""
+"""Part of the time in which all curves climb alike, and margins above and below curves."""
 MAX_BARS = 100
 """Clients with a bar."""
 
 
-def scenario_findings(results: Results) -> Findings:
-    """Return tables and figures of finished results."""
+def scenario_report(results: Results) -> Report:
+    """Return the report of finished results."""
     summary, scenario = summarise(results), results.scenario
-    return Findings(
+    return Report(
         title=scenario.title,
         verdict=[*verdict(summary), *summary.mixed()],
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
-        brief=[summary_table(summary, "training" if scenario.learning else "selection")],
+        terminal_tables=[summary_table(summary, "training" if scenario.learning else "selection")],
         plots=[
             *([learning_plot(results)] if scenario.learning else ()),
             time_plot(results),
@@ -83,16 +82,16 @@ def learning_plot(results: Results) -> Plot:
         panels.append(Panel(y=column.replace("_", " "), marks=marks, y_range=limits, **axes))
     return Plot(
         name="learning",
-        question="Who learns fastest?",
-        caption=f"How good the model is after so much virtual time. {_bands(results)} The first "
-        "tenth of the time, where all climb alike, may lie outside.",
+        question="Which policy learns fastest?",
+        caption=f"Quality of the model over virtual time. {_bands(results)} The first tenth of the "
+        "time, where all curves climb alike, may lie outside.",
         panels=panels,
         title=_title(results),
     )
 
 
 def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArray, FloatArray]:
-    """Return times and, at each, the value of the last evaluation before, [world, time]."""
+    """Return times and, at each, the value of the last evaluation before, [seed, time]."""
     runs = [evaluated(records) for records in results.records(label)]
     first = max(run["clock_s"][0] for run in runs)
     last = min(run["clock_s"][-1] for run in runs)
@@ -118,7 +117,7 @@ def settled(curves: list[Line], others: list[float]) -> tuple[float, float] | No
 
 
 def time_plot(results: Results) -> Plot:
-    """Return virtual time against rounds, and who took part how much."""
+    """Return virtual time against rounds, and the distribution of participation."""
     even = np.array([0.0, 100.0])
     clocks, spread = [], [Line(label="all equal", x=even, y=even, is_grey=True)]
     for label in results.scenario.policies:
@@ -131,10 +130,10 @@ def time_plot(results: Results) -> Plot:
         0.0,
         (1 + 2 * MARGIN) * max(float(one.y.max()) for one in clocks),
     )  # no time is negative
-    x, y = "clients, least chosen first (%)", "share of all selections (%)"
+    x, y = "clients, least served first (%)", "share of all participations (%)"
     return Plot(
         name="time",
-        question="How long do rounds take, and who takes part?",
+        question="How long do rounds take, and which clients take part?",
         caption="Time: the flatter, the shorter the rounds. Participation: the nearer to the "
         f"straight line, the more evenly clients took part. {_bands(results)}",
         panels=[
@@ -157,15 +156,15 @@ def regret_plot(results: Results) -> Plot:
     log = [curve(k, late, own) for k, own in positive.items()]
     means = np.concatenate([one.y for one in log]) if log else np.zeros(0)
     span = (float(means.min()) / 2, float(means.max()) * 2) if len(means) else None
-    limit = bound(results, late[-1:])[0]  # far above: a line would squeeze the others
+    limit = bound(results, late[-1:])[0]  # too large to be drawn
     allowed = f", Theorem 1 allows {limit:.0e}" if np.isfinite(limit) else ""
     axes: dict[str, Any] = {"x": "round", "y": "cumulative regret (reward units)"}
     return Plot(
         name="regret",
-        question="How much is lost to one who knows all speeds?",
-        caption=f"How much more the genie would have got. {_bands(results)}",
+        question="How much is lost against an oracle that knows all speeds?",
+        caption=f"How much more the oracle would have earned. {_bands(results)}",
         panels=[
-            Panel(title="Regret against the genie", marks=plain, **axes),
+            Panel(title="Regret against the oracle", marks=plain, **axes),
             Panel(
                 title=f"Logarithmic: slope 1 is linear{allowed}",
                 marks=log,
@@ -182,22 +181,22 @@ def data_plot(results: Results) -> Plot:
     """Return a bar for every client: its samples, stacked by label."""
     scenario = results.scenario
     assert isinstance(scenario.learning, LearningSpec)
-    split = scenario.learning.deal(scenario.fleet.n_clients, seed=scenario.first_seed)
+    split = scenario.learning.partition(scenario.fleet.n_clients, seed=scenario.first_seed)
     clients = in_order(split.sizes, MAX_BARS)
-    fleet, counts = scenario.world(0), split.histogram[clients].T
+    fleet, counts = scenario.build_fleet(0), split.histogram[clients].T
     names = [fleet.name(k) for k in clients]
     bars = [Bars(label=f"label {i}", names=names, height=own) for i, own in enumerate(counts)]
     return Plot(
         name="data",
         question="What data do clients hold?",
-        caption=f"One bar for each client, in the first world: {in_words(split)}",
+        caption=f"One bar for each client, with the first seed: {in_words(split)}",
         panels=[Panel(x="clients, small to large", y="samples", marks=bars)],
         title=in_words(split),
     )
 
 
 def in_words(split: Split) -> str:
-    """Return what a split amounts to: sizes, label skew, and what is wrong with the data."""
+    """Return a split in words: sizes, label skew, and errors in the data."""
     low, middle, high = np.percentile(split.sizes, [0, 50, 100])
     words = f"{split.n_clients:,} clients hold {low:,.0f} to {high:,.0f} samples"
     words += f" (median {middle:,.0f})"
@@ -211,26 +210,26 @@ def in_words(split: Split) -> str:
 
 
 def heat_plot(results: Results) -> Plot:
-    """Return who took part when, in the first world."""
+    """Return which clients took part when, with the first seed."""
     return Plot(
         name="participation",
-        question="Who takes part when?",
-        caption="A column is a client, a row a block of rounds, in the first world. Dark: it took "
+        question="Which clients take part when?",
+        caption="A column is a client, a row a block of rounds, with the first seed. Dark: it took "
         "no part; the brighter the more, up to three times an equal share.",
         panels=[heat_panel(results, label) for label in results.scenario.policies],
-        on_paper=False,
+        has_file=False,
     )
 
 
 def heat_panel(results: Results, label: str) -> Panel:
-    """Return who took part when under a policy."""
+    """Return which clients took part when under a policy."""
     cohorts = took_part(results.run_file(label, 0).read())
     n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
     turns = rounds * results.scenario.cohort_size // n_clients
     edges = np.linspace(0, rounds, max(1, min(N_BLOCKS, turns)) + 1).astype(int)
     blocks = np.split(cohorts, edges[1:-1])
     counts = np.array([participation(block, n_clients) / len(block) for block in blocks])
-    fleet = results.scenario.world(0)
+    fleet = results.scenario.build_fleet(0)
     clients = in_order(fleet.mean_speed(1), MAX_CLIENTS)
     heat = Heat(
         names=[fleet.name(k) for k in clients],
@@ -242,25 +241,25 @@ def heat_panel(results: Results, label: str) -> Panel:
 
 
 def learned_plot(results: Results) -> Plot:
-    """Return what the server could learn of speeds, against the truth, in the first world."""
+    """Return the speeds that the server observed, against the truth, with the first seed."""
     marks: list[Points | Line] = []
-    name = results.scenario.world(0).name
+    name = results.scenario.build_fleet(0).name
     for label in results.scenario.policies:
         speeds = learned_speeds(results, label, 0)
         clients = in_order(speeds.truth, MAX_CLIENTS)
-        names = [f"client {name(k)}, {speeds.count[k]} answers" for k in clients]
+        names = [f"client {name(k)}, {speeds.count[k]} responses" for k in clients]
         x, y, half = speeds.truth[clients], speeds.mean[clients], speeds.half[clients]
         marks.append(Points(label=label, x=x, y=y, half=half, names=names))
     ends = np.array([0.0, speeds.truth.max()])
     marks.append(Line(label="truth", x=ends, y=ends, is_grey=True))
     return Plot(
         name="learned",
-        question="Are the speeds that were seen the true ones?",
+        question="Are the observed speeds the true ones?",
         caption="Speed: the shortest possible latency over that of the client, at most 1. As "
-        "observed, with 95 % intervals, against the truth (first world). Click a policy in the "
+        "observed, with 95 % intervals, against the truth (first seed). Click a policy in the "
         "legend to hide it.",
         panels=[Panel(x="true mean speed", y="observed mean speed", marks=marks)],
-        on_paper=False,
+        has_file=False,
     )
 
 
@@ -274,16 +273,16 @@ class LearnedSpeeds:
     count: IntArray
 
 
-def learned_speeds(results: Results, label: str, world: int) -> LearnedSpeeds:
-    """Return what a run showed; the world is drawn again, so nothing extra is stored."""
-    fleet = results.scenario.world(world)
-    records = results.run_file(label, world).read()
+def learned_speeds(results: Results, label: str, index: int) -> LearnedSpeeds:
+    """Return the speeds that a run showed; latencies are drawn again, so nothing is stored."""
+    fleet = results.scenario.build_fleet(index)
+    records = results.run_file(label, index).read()
     total, squares = np.zeros((2, fleet.n_clients))
     count = participation(records["cohort"], fleet.n_clients)
     started_s = np.append(0.0, records["clock_s"][:-1])  # a round starts when the one before ends
     for record, clock_s in zip(records, started_s.tolist(), strict=True):
         cohort = record["cohort"][record["cohort"] >= 0]
-        latency = fleet.latencies(int(record["t"]), clock_s)[cohort]
+        latency = fleet.latencies(int(record["round"]), clock_s)[cohort]
         speed = fleet.tau_min / np.minimum(latency, fleet.tau_max)
         total[cohort] += speed
         squares[cohort] += speed**2
@@ -291,7 +290,7 @@ def learned_speeds(results: Results, label: str, world: int) -> LearnedSpeeds:
         mean = total / count
         variance = np.maximum(squares / count - mean**2, 0.0) * count / (count - 1)
         half = np.where(count > 1, 1.96 * np.sqrt(variance / count), np.nan)
-    return LearnedSpeeds(fleet.mean_speed(int(records["t"][-1])), mean, half, count)
+    return LearnedSpeeds(fleet.mean_speed(int(records["round"][-1])), mean, half, count)
 
 
 def shown_rounds(last: int) -> IntArray:

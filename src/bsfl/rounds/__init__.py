@@ -1,22 +1,21 @@
-"""How a round is opened, followed and closed; knows neither a framework nor the simulator."""
+"""Follows rounds in real time; knows neither a framework nor the simulator."""
 
 from bsfl.rounds.buffer import Buffer, BufferPlan, staleness_weight
+from bsfl.rounds.clock import SYSTEM, Clock, pause_s
 from bsfl.rounds.invitations import Invitation, Invitations
-from bsfl.rounds.plan import SYSTEM, Clock, RoundPlan, pause_s
-from bsfl.rounds.round import ClosedRound, Round
-from bsfl.rounds.rounds import Rounds
+from bsfl.rounds.manager import RoundManager
+from bsfl.rounds.running import RoundResult, RunningRound
 
 __all__ = [
     "SYSTEM",
     "Buffer",
     "BufferPlan",
     "Clock",
-    "ClosedRound",
     "Invitation",
     "Invitations",
-    "Round",
-    "RoundPlan",
-    "Rounds",
+    "RoundManager",
+    "RoundResult",
+    "RunningRound",
     "pause_s",
     "staleness_weight",
 ]

@@ -1,4 +1,4 @@
-"""Invitations on their way: who was invited, when, and who still owes an answer."""
+"""Invitations in real time: which clients were invited, when, and which are pending."""
 
 import math
 from collections.abc import Hashable
@@ -6,27 +6,28 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bsfl.errors import InvalidInput
-from bsfl.records import LATENCY_RANGE
-from bsfl.rounds.plan import Clock
-from bsfl.scheduling.clients import ClientId
+from bsfl.rounds.clock import Clock
+from bsfl.types import LATENCY_RANGE, ClientId
 
 Token = TypeVar("Token", bound=Hashable)
-"""What an answer is recognised by: the id of a message, a future, whatever the caller likes."""
+"""What a response is recognised by: the id of a message, a future, or anything hashable."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Invitation:
-    """One client that was asked to train.
+    """One client that was invited to train.
 
     Attributes:
-        client: Who was invited.
+        client: The invited client.
+        round: The round that it was invited to.
         sent_at: When, on the server's clock.
-        due_at: When its answer is overdue.
-        expires_at: When it ceases to exist, so that no answer is waited for any more.
-        is_reported: Whether the scheduler has been told what became of it.
+        due_at: When it is reported as a timeout unless it has responded.
+        expires_at: When it expires; a later response is ignored.
+        is_reported: Whether its result was reported to the scheduler.
     """
 
     client: ClientId
+    round: int = 0
     sent_at: float
     due_at: float
     expires_at: float
@@ -34,7 +35,7 @@ class Invitation:
 
 
 class Invitations(Generic[Token]):
-    """All invitations that are not settled: neither answered nor expired."""
+    """All invitations without a response that have not expired."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,12 +49,12 @@ class Invitations(Generic[Token]):
 
     @property
     def tokens(self) -> list[Token]:
-        """The tokens under which answers may come, oldest first."""
+        """The tokens under which responses may come, oldest first."""
         return list(self._open)
 
     @property
     def busy(self) -> set[ClientId]:
-        """The clients that have something to work on."""
+        """The clients that are in flight."""
         return {invitation.client for invitation in self._open.values()}
 
     @property
@@ -63,19 +64,22 @@ class Invitations(Generic[Token]):
 
     def open(self, token: Token, invitation: Invitation) -> None:
         if token in self._open:
-            raise InvalidInput(f"a token must be new, got {token!r}, which is waited for already")
+            raise InvalidInput(f"a token must be new, got {token!r}, which is open already")
         self._open[token] = invitation
 
     def settle(self, token: Token) -> Invitation:
-        """Return the invitation that was answered; nothing more is expected of it."""
+        """Remove and return an invitation that got its response."""
         return self._open.pop(token)
 
     def waited_s(self, invitation: Invitation) -> float:
         return max(self._clock.monotonic() - invitation.sent_at, LATENCY_RANGE[0])
 
     def overdue(self) -> list[Invitation]:
-        """Return the invitations that should have been answered; forget those that expired."""
-        now = self._clock.monotonic()
-        late = [one for one in self._open.values() if now >= one.due_at]
-        self._open = {token: one for token, one in self._open.items() if now < one.expires_at}
-        return late
+        """Return the overdue invitations, and drop those that have expired."""
+        now, pending = self._clock.monotonic(), self._open
+        self._open = {
+            token: invitation
+            for token, invitation in pending.items()
+            if now < invitation.expires_at
+        }
+        return [invitation for invitation in pending.values() if now >= invitation.due_at]

@@ -1,4 +1,4 @@
-"""Policies x worlds: played in parallel, resumable, with results on disk."""
+"""Policies x seeds: run in parallel, resumable, with results on disk."""
 
 from bsfl.runs.progress import watch
 from bsfl.runs.results import Results, open_results, read_manifest, took_part

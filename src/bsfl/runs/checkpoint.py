@@ -1,4 +1,4 @@
-"""A task that keeps on disk what it trained, so that a cut run does not train it again."""
+"""A task that saves what it trained, so that an interrupted run does not train it again."""
 
 import time
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ import numpy as np
 import bsfl
 from bsfl.errors import StateFileError
 from bsfl.learning.task import Evaluation, Params, Task, Update
-from bsfl.records import FloatArray, IntArray
-from bsfl.saving import statefile
+from bsfl.persistence import statefile
+from bsfl.types import FloatArray, IntArray
 
 SAVE_EVERY_S = 20.0
-"""Seconds of real time between two saves; a killed run loses these and the round it was in."""
+"""Wall-clock seconds between two saves; a killed run loses these and the round it was in."""
 FORMAT = 2
 
 
@@ -30,9 +30,9 @@ class Version:
 class Checkpointed:
     """A Task with parameters of the form {layer: {name: array}}.
 
-    A new one goes through what is on disk without training: it tells the losses and evaluations of
-    then, in the same order, and has the models again that were in use when it was saved. Those are
-    the last one and, where clients start from older ones, the others that somebody still holds.
+    A new one replays what is on disk without training: it returns the saved losses and evaluations
+    in the same order, and restores the models that were in use when it was saved. Those are the
+    last one and, where clients start from older ones, the others that are in flight.
     """
 
     def __init__(self, task: Task, path: Path, save_every_s: float = SAVE_EVERY_S) -> None:
@@ -45,18 +45,18 @@ class Checkpointed:
         self.in_use: WeakValueDictionary[int, Version] = WeakValueDictionary()
 
     def init(self, seed: int) -> Version:
-        """Return an untrained model, and look what is on disk."""
+        """Return an untrained model, after reading what is on disk."""
         if not self.losses and self.path.exists():
             self._load()
         return self._version(0, self.task.init(seed))
 
     def train(self, params: Version, clients: IntArray, *, t: int, seed: int) -> list[Update]:
-        """Train clients, or tell what came of it when they were trained before."""
+        """Train clients, or return the saved losses where they were trained before."""
         if self.n_trained < len(self.losses):
-            told = zip(clients, self.losses[self.n_trained], self.samples[clients], strict=True)
+            saved = zip(clients, self.losses[self.n_trained], self.samples[clients], strict=True)
             updates = [
                 Update(client=int(client), params=None, loss=float(loss), samples=int(n))
-                for client, loss, n in told
+                for client, loss, n in saved
             ]
         else:
             updates = list(self.task.train(params.params, clients, t=t, seed=seed))
@@ -65,7 +65,7 @@ class Checkpointed:
         return updates
 
     def aggregate(self, params: Version, updates: Sequence[Update], weights: FloatArray) -> Version:
-        """Return the next model, and save it now and then; nothing else is waiting then."""
+        """Return the next model; save it from time to time."""
         number = params.number + 1
         if number <= self.on_disk:
             return self._version(number, self.saved.get(number))
@@ -89,12 +89,12 @@ class Checkpointed:
         return made
 
     def _save(self, number: int) -> None:
-        asked = list(self.evaluations)
+        evaluated = list(self.evaluations)
         arrays = {
             "trained": np.array([len(losses) for losses in self.losses], dtype=np.int64),
             "losses": np.concatenate([*self.losses, np.zeros(0)]),
-            "evaluated": np.array(asked, dtype=np.int64),
-            "evaluations": np.array([_as_row(self.evaluations[v]) for v in asked]),
+            "evaluated": np.array(evaluated, dtype=np.int64),
+            "evaluations": np.array([_as_row(self.evaluations[v]) for v in evaluated]),
         }
         layers = {
             f"{version}/{layer}/{name}": np.asarray(array)
@@ -107,7 +107,7 @@ class Checkpointed:
         self.saved_at = time.monotonic()
 
     def _load(self) -> None:
-        """Take over what is on disk, unless it is damaged or from another version."""
+        """Restore what is on disk, unless it is damaged or from another version."""
         try:
             header, arrays = statefile.read(self.path)
         except StateFileError:

@@ -1,4 +1,4 @@
-"""How far many runs are, and how long the rest will take, while other processes write them."""
+"""The progress of many runs, and the time that the rest will take, while processes write them."""
 
 import importlib
 import shutil
@@ -14,18 +14,18 @@ from bsfl.learning.array_task import n_cores
 from bsfl.runs.results import Results
 
 PAUSE_S = 0.3
-"""Seconds between two looks."""
+"""Seconds between two updates."""
 N_LINES = 10
-"""Lines, beside the last, where there is no terminal to draw on."""
+"""Lines, beside the last, where there is no terminal."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """One run as it was seen so far; times are None for what has not happened."""
+    """One run as far as it was seen; times are None for what has not happened."""
 
     results: Results
     label: str
-    world: int
+    index: int
     before: float
     progress: float
     started_s: float | None = None
@@ -39,14 +39,14 @@ class Followed:
 
     @property
     def policy(self) -> tuple[int, str]:
-        """What it shares with other runs of the same policy and scenario."""
+        """The key of runs of the same policy and scenario."""
         return id(self.results), self.label
 
     def look(self, now_s: float) -> None:
         """See how much of it is on disk; a finished run is not looked at again."""
         if self.progress >= 1:
             return
-        file = self.results.run_file(self.label, self.world)
+        file = self.results.run_file(self.label, self.index)
         progress = file.progress()
         if self.started_s is None and (
             progress > self.before or (not self.before and file.path.exists())
@@ -58,17 +58,17 @@ class Followed:
 
 
 class Meter:
-    """Looks at runs on disk and estimates the time that the rest takes.
+    """Reads the progress of runs from disk and estimates the time that the rest takes.
 
-    A policy costs what its runs have cost per part of a run, since their first round was written;
-    one that has not played costs what the others do. Before its first round a run takes as long as
-    the others did, without the first one of each process, which compiles and loads. Runs too short
-    to be seen at work count by how many are done in a while.
+    A policy costs what its runs have cost per part of a run since their first round was written; a
+    policy without runs costs what the others do. Before its first round a run takes as long as the
+    others did, without the first one of each process, which compiles and loads. Runs that are too
+    short to be observed count by how many are done in a while.
 
     Args:
         grids: Results that are being written.
         clock: Returns seconds.
-        workers: How many runs are played at a time, as far as is known.
+        workers: How many runs are made at a time, as far as is known.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Meter:
         self.clock, self.begun_s, self.n_workers = clock, clock(), workers
         self.runs = [
             Followed(
-                results, label, world, before := results.run_file(label, world).progress(), before
+                results, label, index, before := results.run_file(label, index).progress(), before
             )
             for results in grids
-            for label, world in results.runs()
+            for label, index in results.runs()
         ]
         self.has_several = len(grids) > 1
         self.before = self.done
@@ -91,7 +91,7 @@ class Meter:
 
     @property
     def done(self) -> float:
-        """How many runs are on disk, parts of runs included."""
+        """How many runs are on disk, fractions included."""
         return sum(run.progress for run in self.runs)
 
     def look(self) -> None:
@@ -129,16 +129,16 @@ class Meter:
         return max(sum(rest) / self.n_workers, max(rest, default=0.0))
 
     def text(self) -> str:
-        """Return what is played now, how much is done and how long the rest takes, as a line."""
+        """Return the active run, how much is done and how long the rest takes, as a line."""
         active = [run for run in self.runs if run.is_active]
         parts = [f"{self.done / len(self.runs):4.0%}"]
         if active:
             one = active[0]
             scenario = one.results.scenario
             parts += [scenario.name] * self.has_several
-            parts += [f"world {one.world + 1} of {one.results.seeds}", one.label]
-            others = f" (and {len(active) - 1} more)" if len(active) > 1 else ""
-            parts.append(f"seed {scenario.first_seed + one.world}{others}")
+            others = f" and {len(active) - 1} more" if len(active) > 1 else ""
+            which = f"({one.index + 1} of {one.results.seeds})"
+            parts += [one.label, f"seed {scenario.first_seed + one.index} {which}{others}"]
         if (left_s := self.left_s()) is not None:
             parts.append(f"{duration(left_s)} left")
         return " · ".join(parts)
@@ -166,14 +166,14 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def watch(grids: Sequence[Results], *, jobs: int = -1, pause_s: float = PAUSE_S) -> Iterator[None]:
-    """Show how far all runs are while the block runs: one line that changes, or a few plain ones.
+    """Show the progress of all runs while the block runs: one line that changes, or a few lines.
 
-    The line changes on a terminal and in a notebook. Nothing is shown where nothing is missing.
+    The line changes on a terminal and in a notebook. Nothing is shown if no run is missing.
 
     Args:
         grids: Results that the block writes.
-        jobs: Processes that it has for that; -1: one per core.
-        pause_s: Seconds between two looks.
+        jobs: Processes that write them; -1: one per core.
+        pause_s: Seconds between two updates.
     """
     meter = Meter(grids, workers=n_cores() if jobs < 1 else jobs)
     if meter.done == len(meter.runs):

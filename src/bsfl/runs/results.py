@@ -3,8 +3,8 @@
 DIR/manifest.json                    the scenario, versions and the layout of a record
 DIR/runs/<policy>/seed-0003.records  one record per round
 DIR/runs/<policy>/seed-0003.seconds  how long selecting and observing took in a round
-DIR/runs/<policy>/seed-0003.json     the seal of a finished run: checksums and versions
-DIR/runs/<policy>/seed-0003.model    what a run that trains goes on from, until it is finished
+DIR/runs/<policy>/seed-0003.json     of a finished run: checksums and versions
+DIR/runs/<policy>/seed-0003.model    checkpoint of a run that trains, until it is finished
 """
 
 import json
@@ -15,69 +15,69 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.extras import data_frame
-from bsfl.files import sealed
-from bsfl.records import FloatArray, IntArray
+from bsfl.persistence import checksummed
 from bsfl.rounds import BufferPlan
 from bsfl.runs.run_file import PLACES, Records, RunFile, Versions, versions_now
 from bsfl.scenario import Scenario, parse_scenario
 from bsfl.scenario.files import digests
+from bsfl.types import FloatArray, IntArray
 
 MANIFEST_ADVICE = "choose another folder, or delete it and run the same scenario again"
 
 
 class Results:
-    """All runs of one scenario in a folder; one that an earlier version wrote has no seals."""
+    """All runs of one scenario in a folder; those of an earlier version have no checksums."""
 
     def __init__(
         self, folder: Path, scenario: Scenario, seeds: int, *, is_older: bool = False
     ) -> None:
-        checks.folder(folder)
+        validation.folder(folder)
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
         self.is_older = is_older
         self.dtype = record_dtype(scenario)
         self._records: dict[str, list[Records]] = {}
 
-    def run_file(self, label: str, world: int) -> RunFile:
-        """Return the file of one run, finished or not."""
-        path = self.folder / "runs" / label / f"seed-{world:04d}.records"
+    def run_file(self, label: str, index: int) -> RunFile:
+        """Return the file of one run, finished or not; `index` is that of its seed, from 0."""
+        path = self.folder / "runs" / label / f"seed-{index:04d}.records"
         return RunFile(path, self.scenario, self.dtype, is_older=self.is_older)
 
     def progress(self) -> float:
-        """Return how many runs are on disk, parts of runs included."""
+        """Return how many runs are on disk, fractions included."""
         return sum(self.run_file(*run).progress() for run in self.runs())
 
     def runs(self) -> list[tuple[str, int]]:
-        """Return (policy label, number of its world) of every run."""
-        return [(label, seed) for seed in range(self.seeds) for label in self.scenario.policies]
+        """Return (policy label, index of the seed) of every run."""
+        return [(label, i) for i in range(self.seeds) for label in self.scenario.policies]
 
     def missing(self) -> list[tuple[str, int]]:
         """Return the runs that are not finished."""
         return [run for run in self.runs() if not self.run_file(*run).is_finished()]
 
     def records(self, label: str) -> list[Records]:
-        """Return the records of a policy, world by world; runs may differ in length."""
+        """Return the records of a policy, seed by seed; runs may differ in length."""
         if label not in self._records:
-            files = [self.run_file(label, seed) for seed in range(self.seeds)]
+            files = [self.run_file(label, index) for index in range(self.seeds)]
             self._records[label] = [file.read() for file in files]
         return self._records[label]
 
     def selection_s(self, label: str) -> list[float]:
-        """Return the seconds that selecting and observing took in a round, where it was noted."""
-        noted = (self.run_file(label, seed).selection_s() for seed in range(self.seeds))
-        return [seconds for seconds in noted if seconds is not None]
+        """Return the seconds of selecting and observing in a round, where they were measured."""
+        measured = (self.run_file(label, index).selection_s() for index in range(self.seeds))
+        return [seconds for seconds in measured if seconds is not None]
 
     def versions(self) -> list[Versions]:
         """Return the versions that the runs were finished with, each once."""
         first: Versions = read_manifest(self.folder)["versions"]
-        seals = (self.run_file(*run).seal() for run in self.runs())
-        found = [seal["versions"] if seal else first for seal in seals]
+        finished = (self.run_file(*run).checksums() for run in self.runs())
+        found = [one["versions"] if one else first for one in finished]
         return [one for i, one in enumerate(found) if one not in found[:i]]
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
-        """Return one column of a policy's records as [world, round, ...], to the shortest run."""
+        """Return one column of a policy's records as [seed, round, ...], to the shortest run."""
         columns = [records[name] for records in self.records(label)]
         return np.stack([column[: min(map(len, columns))] for column in columns])
 
@@ -86,33 +86,33 @@ class Results:
         return np.cumsum(self.column(label, name), axis=1)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame: one row per policy, world and round.
+        """Return a pandas DataFrame: one row per policy, seed and round.
 
-        `cohort` (who was invited) and `kept` (whose answers entered the model) are lists of
-        clients, by their names where the world has any.
+        `cohort` (the invited clients) and `kept` (those whose responses entered the model) are
+        lists of clients, by their names if they have any.
         """
-        columns: dict[str, list[Any]] = {name: [] for name in ("policy", "world", "seed")}
+        columns: dict[str, list[Any]] = {name: [] for name in ("policy", "seed")}
         names = self.dtype.names or ()
         columns |= {name: [] for name in names}
-        ids = [self.scenario.world(world).ids for world in range(self.seeds)]
-        for label, world in self.runs():
-            records = self.records(label)[world]
-            seed = self.scenario.first_seed + world
-            for name, value in (("policy", label), ("world", world), ("seed", seed)):
+        ids = [self.scenario.build_fleet(index).ids for index in range(self.seeds)]
+        for label, index in self.runs():
+            records = self.records(label)[index]
+            seed = self.scenario.first_seed + index
+            for name, value in (("policy", label), ("seed", seed)):
                 columns[name] += [value] * len(records)
             for name in names:
                 values = records[name].tolist()
                 is_clients = name in PLACES
                 columns[name] += (
-                    [_clients(row, ids[world]) for row in values] if is_clients else values
+                    [_clients(row, ids[index]) for row in values] if is_clients else values
                 )
         return data_frame(columns)
 
     def write_manifest(self) -> None:
-        """Write what these results are, or check that the folder is about the same thing.
+        """Write the manifest, or check that the folder holds results of the same scenario.
 
-        The versions are those of the first run. Later ones that finish further runs are noted, and
-        what an earlier version of bsfl finished is sealed as it is.
+        The versions are those of the first run. Later ones that finish further runs are added, and
+        runs that an earlier version of bsfl finished get their checksums.
         """
         manifest: dict[str, Any] = {
             "name": self.scenario.name,
@@ -132,12 +132,12 @@ class Results:
             seeds = max(self.seeds, known["seeds"])
             manifest |= {"seeds": seeds, "scenario": scenario, "versions": known["versions"]}
             manifest |= {"versions_since": since} if since else {}
-            if known["format"] < sealed.FORMAT:
-                self._seal_older(known)
-        sealed.write(self.folder / "manifest.json", manifest)
+            if known["format"] < checksummed.FORMAT:
+                self._finalise_older(known)
+        checksummed.write(self.folder / "manifest.json", manifest)
 
     def _continued(self, known: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
-        """Return the scenario of a folder that is continued, with all policies of then and now."""
+        """Return the scenario of a folder that is continued, with its policies and the new ones."""
         then, now = known["scenario"], self.scenario.source
         old, new = then["policies"], now["policies"]
         changed = [key for key in then | now if key != "policies" and then.get(key) != now.get(key)]
@@ -157,13 +157,13 @@ class Results:
             )
         return {**now, "policies": old | new}  # a folder may gain policies
 
-    def _seal_older(self, known: dict[str, Any]) -> None:
-        """Seal what an earlier version finished, with the versions of its manifest."""
+    def _finalise_older(self, known: dict[str, Any]) -> None:
+        """Finalise runs of an earlier version, with the versions of its manifest."""
         for label in known["scenario"]["policies"]:
-            for seed in range(known["seeds"]):
-                run = self.run_file(label, seed)
-                if run.progress() == 1 and run.seal() is None:
-                    run.write_seal(known["versions"])
+            for index in range(known["seeds"]):
+                run = self.run_file(label, index)
+                if run.progress() == 1 and run.checksums() is None:
+                    run.finalise(known["versions"])
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     if not path.is_file():
         raise InvalidInput(f"{folder} holds no results (there is no manifest.json)")
-    manifest = sealed.read(path, advice=MANIFEST_ADVICE)
+    manifest = checksummed.read(path, advice=MANIFEST_ADVICE)
     kinds = {"name": str, "seeds": int, "scenario": dict, "versions": dict, "record": list}
     if not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
         raise InvalidInput(f"{path} is damaged; {MANIFEST_ADVICE}")
@@ -184,30 +184,30 @@ def open_results(folder: str | Path) -> Results:
     manifest = read_manifest(folder)
     place = str(folder / "manifest.json")
     scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)
-    seeds = checks.natural(f"{place}: seeds", manifest["seeds"])
-    results = Results(folder, scenario, seeds, is_older=manifest["format"] < sealed.FORMAT)
+    seeds = validation.natural(f"{place}: seeds", manifest["seeds"])
+    results = Results(folder, scenario, seeds, is_older=manifest["format"] < checksummed.FORMAT)
     try:
         fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
-        results.dtype = np.dtype(fields)  # as it was written, by an older bsfl perhaps
+        results.dtype = np.dtype(fields)  # as it was written, perhaps by an older bsfl
     except (TypeError, ValueError):
         raise InvalidInput(f"{place} is damaged; {MANIFEST_ADVICE}") from None
     return results
 
 
 def older_results(folder: Path) -> bool:
-    """Return whether an earlier version of bsfl wrote the results in a folder, without seals."""
+    """Return whether an earlier bsfl wrote the results in a folder, without checksums."""
     is_there = (folder / "manifest.json").is_file()
-    return is_there and bool(read_manifest(folder)["format"] < sealed.FORMAT)
+    return is_there and bool(read_manifest(folder)["format"] < checksummed.FORMAT)
 
 
 def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     """Return the layout of one round on disk; empty places of a cohort are -1."""
-    counts = [(name, "<u4") for name in ("t", "n_available", "n_timeouts")]
+    counts = [(name, "<u4") for name in ("round", "n_available", "n_timeouts")]
     numbers = ["duration_s", "clock_s", "regret"]
     if scenario.learning:
         numbers += ["train_loss", "test_loss", "test_accuracy", "worst_label_accuracy"]
     plan = scenario.plan
-    n = plan.buffer if isinstance(plan, BufferPlan) else plan.most_invited
+    n = plan.buffer if isinstance(plan, BufferPlan) else plan.max_invited
     n_kept = n if isinstance(plan, BufferPlan) or plan.late == "drop" else 2 * n
     places = [("cohort", "<i4", (n,)), ("kept", "<i4", (n_kept,))]
     return np.dtype([*counts, *((name, "<f8") for name in numbers), *places])
@@ -220,7 +220,7 @@ def _clients(places: Sequence[int], ids: Sequence[str] | None) -> list[int] | li
 
 
 def took_part(records: Records) -> IntArray:
-    """Return whose answers entered the model, [round, place]; empty places are -1."""
+    """Return the clients whose responses entered the model, [round, place]; empty places are -1."""
     named: tuple[str, ...] = records.dtype.names or ()
     found: IntArray = records["kept" if "kept" in named else "cohort"]  # 0.1.0 kept everyone
     return found

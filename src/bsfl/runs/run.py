@@ -1,4 +1,4 @@
-"""Policies x seeds, in parallel, resumable."""
+"""Runs policies x seeds, in parallel and resumable."""
 
 import os
 import platform
@@ -9,22 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel, optional_module
-from bsfl.files import alone_in
 from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task, Update
-from bsfl.policies import Policy
-from bsfl.records import FloatArray, IntArray, Report, RoundContext, RoundRecord
+from bsfl.persistence import alone_in
+from bsfl.policy import Policy, PolicyWrapper, Selection
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.results import Results, older_results
 from bsfl.scenario import Scenario
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.scenario.tables import at
 from bsfl.simulation import simulate
-from bsfl.state import State
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundRecord, RoundReport, State
 
 XLA_THREADS = "PJRT_NPROC"
 """Environment variable that says how many threads XLA has in a process, read when JAX starts."""
@@ -41,15 +38,15 @@ def run_scenario(
     Args:
         scenario: What to run.
         folder: Where results are, or will be.
-        seeds: How many worlds; None: as many as the scenario says.
+        seeds: Number of seeds; None: as the scenario says.
         jobs: Processes of joblib; -1: one per core. joblib.parallel_config moves the work to
             another backend, such as a Ray or Dask cluster that shares the folder.
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
-    folder = Path(folder).absolute()  # workers of a cluster may be at home elsewhere
-    n_worlds = scenario.seeds if seeds is None else seeds
-    results = Results(folder, scenario, n_worlds, is_older=older_results(folder))
+    folder = Path(folder).absolute()  # workers of a cluster may start elsewhere
+    n_seeds = scenario.seeds if seeds is None else seeds
+    results = Results(folder, scenario, n_seeds, is_older=older_results(folder))
     missing = results.missing()
     workers = xla_threads()
     if scenario.learning and "jax" in scenario.learning.packages:
@@ -58,7 +55,7 @@ def run_scenario(
         dry_run(scenario)
     with alone_in(folder):
         results.write_manifest()
-    results.is_older = False  # now everything is sealed
+    results.is_older = False  # now every run has checksums
     in_parallel(run_one, [(results, *run, workers, os.getpid()) for run in missing], jobs=jobs)
     return results
 
@@ -66,19 +63,19 @@ def run_scenario(
 def xla_threads() -> int:
     """Return how many threads XLA has in a process that trains: 1, unless the user says otherwise.
 
-    Processes that keep to one core each do not wait for each other, and sums of numbers have the
-    same order, and so the same last digits, however many cores or processes there are.
+    Processes with one core each do not wait for each other, and sums of numbers have the same
+    order, and so the same last digits, with any number of cores and processes.
     """
-    asked = os.environ.setdefault(XLA_THREADS, "1")
-    if not asked.isdecimal() or int(asked) == 0:
+    value = os.environ.setdefault(XLA_THREADS, "1")
+    if not value.isdecimal() or int(value) == 0:
         raise InvalidInput(
-            f"the environment variable {XLA_THREADS} must be 1, 2, ...; got {asked!r}"
+            f"the environment variable {XLA_THREADS} must be 1, 2, ...; got {value!r}"
         )
-    return int(asked)
+    return int(value)
 
 
 def keep_programs(workers: int) -> None:
-    """Let processes find what another one compiled, unless the user says where, or "" for nowhere.
+    """Let processes share compiled programs, unless the user says where, or "" for nowhere.
 
     A program is compiled for a processor and a number of threads, so each has a folder of its own.
     """
@@ -89,9 +86,9 @@ def keep_programs(workers: int) -> None:
 
 
 def dry_run(scenario: Scenario) -> None:
-    """Play one round of every policy, so that what is wrong shows before anything is written."""
+    """Simulate one round of every policy, so that errors show before anything is written."""
     with at(scenario.name):
-        fleet = scenario.world(0)
+        fleet = scenario.build_fleet(0)
     with at(f"{scenario.name} [learning]"):
         training = scenario.training(0)
     if training:
@@ -103,17 +100,17 @@ def dry_run(scenario: Scenario) -> None:
 
 
 def play(
-    scenario: Scenario, policy: Policy, fleet: Fleet, world: int = 0, **parts: Any
+    scenario: Scenario, policy: Policy, fleet: Fleet, index: int = 0, **parts: Any
 ) -> Iterator[RoundRecord]:
-    """Yield the rounds of a policy in one world of a scenario; for `parts` see simulate."""
+    """Yield the rounds of a policy with one seed of a scenario; for `parts` see simulate."""
     length: dict[str, Any] = {"rounds": scenario.rounds, "time_s": scenario.time_s} | parts
-    policy_seed = scenario.first_seed + world
+    policy_seed = scenario.first_seed + index
     length |= {"cohort_size": scenario.cohort_size, "plan": scenario.plan}
     return simulate(policy, fleet, seed=policy_seed, **length)
 
 
 class Untrained:
-    """A task whose clients report losses without training, for a rehearsal."""
+    """A task whose clients report losses without training, for a dry run."""
 
     def __init__(self, task: Task) -> None:
         self.n_clients, self.samples = task.n_clients, task.samples
@@ -134,56 +131,52 @@ class Untrained:
         return Evaluation(loss=1.0)
 
 
-def run_one(results: Results, label: str, world: int, workers: int, parent: int) -> None:
-    """Play one policy in one world and write its records.
+def run_one(results: Results, label: str, index: int, workers: int, parent: int) -> None:
+    """Run one policy with one seed and write its records.
 
-    An interrupted run is played again from its first round, without the training that is on disk
+    An interrupted run starts again from its first round, without the training that is on disk
     already, and only what is missing is written. `workers` clients train at the same time, on as
-    many threads of XLA; a child of the process `parent` stops when that is gone.
+    many threads of XLA; a child of the process `parent` stops when the parent is gone.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and os.getppid() == parent:  # Ctrl-C reaches all: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[XLA_THREADS] = str(workers)
     scenario = results.scenario
-    run_file = results.run_file(label, world)
-    fleet = scenario.world(world)
-    training = scenario.training(world, workers=workers)
+    run_file = results.run_file(label, index)
+    fleet = scenario.build_fleet(index)
+    training = scenario.training(index, workers=workers)
     if training and isinstance(scenario.learning, LearningSpec):  # others may look like anything
         training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}
-    records = play(scenario, policy, fleet, world, **parts)
-    with at(f"{scenario.name} [policies.{label}], seed {scenario.first_seed + world}"):
+    records = play(scenario, policy, fleet, index, **parts)
+    with at(f"{scenario.name} [policies.{label}], seed {scenario.first_seed + index}"):
         run_file.append(while_alive(parent, records), policy.mean_s)
     run_file.checkpoint.unlink(missing_ok=True)
 
 
-class Timed:
-    """A policy with a stop watch; the simulation itself reads no clock."""
+class Timed(PolicyWrapper):
+    """A policy whose wall-clock time is measured; the simulation itself reads no clock."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.seconds, self.rounds = policy, 0.0, 0
-        self.weights = getattr(policy, "weights", None)
-        self.chooses_fewer = getattr(policy, "chooses_fewer", False)
-
-    def init(self, n_clients: int) -> State:
-        return self.policy.init(n_clients)
+        super().__init__(policy)
+        self.seconds, self.n_rounds = 0.0, 0
 
     def mean_s(self) -> float | None:
-        """Return the seconds that selecting and observing took in a round; None: there was none."""
-        return self.seconds / self.rounds if self.rounds else None
+        """Return the seconds that selecting and observing took per round; None before the first."""
+        return self.seconds / self.n_rounds if self.n_rounds else None
 
-    def select(self, state: State, context: RoundContext, rng: np.random.Generator) -> IntArray:
+    def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
         start = time.perf_counter()
-        cohort = self.policy.select(state, context, rng)
+        selection = super().select(state, context, rng)
         self.seconds += time.perf_counter() - start
-        self.rounds += 1
-        return cohort
+        self.n_rounds += 1
+        return selection
 
-    def observe(self, state: State, context: RoundContext, report: Report) -> None:
+    def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
         start = time.perf_counter()
-        self.policy.observe(state, context, report)
+        super().observe(state, context, report)
         self.seconds += time.perf_counter() - start
 
 
@@ -192,5 +185,5 @@ def while_alive(parent: int, records: Iterable[RoundRecord]) -> Iterator[RoundRe
     is_child = os.getppid() == parent
     for record in records:
         if is_child and os.getppid() != parent:
-            os._exit(1)  # nobody is left to report to, and an exception would keep the worker
+            os._exit(1)  # no process is left to report to, and an exception would keep the worker
         yield record

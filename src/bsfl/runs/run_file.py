@@ -1,9 +1,9 @@
-"""One run on disk: records of fixed size, how long selecting took, and the seal of both.
+"""One run on disk: records of fixed size, how long selecting took, and checksums of both.
 
 A run is deterministic, so a file that ends early, even within a record, is cut to whole records
-and continued; the finished bytes are the same however often it was interrupted. When it is
-finished it is sealed: a small JSON holds the checksums of both files and the versions it was
-finished with, and every later reader compares them.
+and continued; the finished bytes are the same however often it was interrupted. A finished run is
+finalised: a small JSON file holds the checksums of both files and the versions that finished it,
+and every later reader compares them.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ import numpy.typing as npt
 
 import bsfl
 from bsfl.errors import InvalidInput
-from bsfl.files import lock, replace_file, sealed
-from bsfl.records import RoundRecord
+from bsfl.persistence import checksummed, lock, replace_file
 from bsfl.scenario import Scenario
+from bsfl.types import RoundRecord
 
 Records = npt.NDArray[np.void]
 Versions = dict[str, str]
 
 PLACES = ("cohort", "kept")
-"""Columns of clients; there may be fewer than places."""
+"""Columns of clients; some places may be empty."""
 FLUSH_EVERY, FLUSH_EVERY_S = 50, 1.0
-"""Rounds between two writes to disk, and seconds if they take longer: so progress can be seen."""
+"""Rounds between two writes to disk, and seconds if they take longer, so that progress shows."""
 RUN_AGAIN = "delete it and run the scenario again"
 
 
@@ -43,9 +43,9 @@ def versions_now(scenario: Scenario) -> Versions:
 
 
 class RunFile:
-    """The records of one policy in one world; beside them timing, seal and checkpoint.
+    """The records of one policy with one seed; beside them timing, checksums and checkpoint.
 
-    One that an earlier version wrote, `is_older`, may have no seal.
+    One that an earlier version wrote, `is_older`, may have no checksums.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RunFile:
     ) -> None:
         self.path, self.scenario, self.dtype, self.is_older = path, scenario, dtype, is_older
         self.timing, self.checkpoint = path.with_suffix(".seconds"), path.with_suffix(".model")
-        self.seal_path = path.with_suffix(".json")
+        self.checksum_path = path.with_suffix(".json")
 
     def n_done(self) -> int:
         """Return how many whole records are on disk."""
@@ -70,22 +70,22 @@ class RunFile:
         return min(1.0, max(played, float(last["clock_s"]) / self.scenario.time_s))
 
     def is_finished(self) -> bool:
-        """Return whether the run is whole and sealed; what is in it is compared when it is read."""
+        """Return whether the run is complete and finalised; checksums are compared by readers."""
         if self.progress() < 1:
             return False
-        seal = self.seal()
-        if seal is None:
+        known = self.checksums()
+        if known is None:
             return self.is_older
-        return seal["seconds"] is None or self.timing.exists()
+        return known["seconds"] is None or self.timing.exists()
 
     def append(
         self, records: Iterable[RoundRecord], seconds: Callable[[], float | None] = lambda: None
     ) -> None:
-        """Write the records that are not on disk yet, and seal the run; they start at round 1.
+        """Write the records that are not on disk yet, and finalise the run; they start at round 1.
 
         One process at a time writes a file, a second one waits for it. What is on disk already is
         compared with what is computed now, so that two halves of a run always belong together.
-        `seconds` tells at the end how long selecting and observing took in a round.
+        `seconds` returns at the end how long selecting and observing took in a round.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
@@ -107,51 +107,51 @@ class RunFile:
             if self.progress() == 1:
                 if (took_s := seconds()) is not None:
                     replace_file(self.timing, f"{took_s:.9f}\n".encode())
-                self.write_seal(versions_now(self.scenario))
+                self.finalise(versions_now(self.scenario))
 
-    def write_seal(self, versions: Versions) -> None:
-        """Say what the files of a finished run hold, and which versions finished it."""
+    def finalise(self, versions: Versions) -> None:
+        """Write the checksums of a finished run, and the versions that finished it."""
         seconds = self.timing.read_bytes() if self.timing.exists() else None
         content = {
             "records": hashlib.sha256(self.path.read_bytes()).hexdigest(),
             "seconds": None if seconds is None else hashlib.sha256(seconds).hexdigest(),
             "versions": versions,
         }
-        sealed.write(self.seal_path, content)
+        checksummed.write(self.checksum_path, content)
 
-    def seal(self) -> dict[str, Any] | None:
-        """Return what was written when the run was finished; None: nothing."""
-        if not self.seal_path.exists():
+    def checksums(self) -> dict[str, Any] | None:
+        """Return what was written when the run was finalised; None: it was not."""
+        if not self.checksum_path.exists():
             return None
-        return sealed.read(self.seal_path, advice=RUN_AGAIN)
+        return checksummed.read(self.checksum_path, advice=RUN_AGAIN)
 
     def read(self) -> Records:
         """Return all records of a finished run, as they were when it was finished."""
-        seal = self.seal()
+        known = self.checksums()
         content = self.path.read_bytes() if self.path.exists() else b""
-        if content and seal is not None:
-            self._compare(self.path, content, seal["records"])
-        if self.progress() < 1 or (seal is None and not self.is_older):
+        if content and known is not None:
+            self._compare(self.path, content, known["records"])
+        if self.progress() < 1 or (known is None and not self.is_older):
             raise InvalidInput(
                 f"{self.path} is not finished ({self.progress():.0%}); run the scenario again"
             )
         if len(content) % self.dtype.itemsize == 0:
             records = np.frombuffer(content, dtype=self.dtype)
-            if np.array_equal(records["t"], np.arange(1, len(records) + 1)):
+            if np.array_equal(records["round"], np.arange(1, len(records) + 1)):
                 return records
         raise InvalidInput(f"{self.path} is damaged; {RUN_AGAIN}")
 
     def selection_s(self) -> float | None:
-        """Return the seconds that selecting and observing took in a round, where it was noted."""
-        seal = self.seal()
-        noted = seal["seconds"] if seal else None
+        """Return the seconds of selecting and observing in a round, where they were measured."""
+        known = self.checksums()
+        digest = known["seconds"] if known else None
         if not self.timing.is_file():
-            if noted:
+            if digest:
                 raise InvalidInput(f"{self.timing} is missing; run the scenario again")
             return None
         content = self.timing.read_bytes()
-        if seal:
-            self._compare(self.timing, content, noted)
+        if known:
+            self._compare(self.timing, content, digest)
         try:
             return float(content)
         except ValueError:

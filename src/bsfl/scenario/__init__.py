@@ -1,4 +1,4 @@
-"""From one TOML file to a checked scenario: worlds, what they train, and who plays in them."""
+"""Scenarios from TOML files: simulated clients, what they train, and the policies to compare."""
 
 from bsfl.scenario.files import (
     find_scenario,

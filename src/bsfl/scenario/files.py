@@ -1,4 +1,4 @@
-"""Where scenarios come from: a file, or those that come with bsfl; and what files they name."""
+"""Scenario files, those that come with bsfl, and the files that they name."""
 
 import hashlib
 import os
@@ -8,10 +8,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from bsfl._core.registry import absolute_reference, is_reference, nearest
 from bsfl.errors import InvalidInput
 from bsfl.learning.datasets.own import is_own
 from bsfl.policies import POLICIES
-from bsfl.registry import absolute_reference, is_reference, nearest
 from bsfl.scenario.parse import parse_scenario
 from bsfl.scenario.scenario import Scenario
 from bsfl.scenario.tables import at
@@ -76,7 +76,7 @@ def _is_file(dataset: str, folder: Path) -> bool:
 
 
 def own_files(value: Any, key: str = "") -> Iterator[Path]:
-    """Yield the files of a user's own that the content of a scenario names."""
+    """Yield the custom files that the content of a scenario names."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             yield from own_files(one, name)
@@ -88,7 +88,7 @@ def own_files(value: Any, key: str = "") -> Iterator[Path]:
 
 
 def digests(source: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 of every file of a user's own that a scenario depends on."""
+    """Return the SHA-256 of every custom file that a scenario depends on."""
     found = dict.fromkeys(path for path in own_files(source) if os.path.isfile(path))
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
@@ -116,10 +116,10 @@ def with_more_policies(
     rounds: int | None = None,
     time_s: float | None = None,
 ) -> Scenario:
-    """Return a scenario in which further policies play, with some settings changed.
+    """Return a scenario with further policies, and with some settings changed.
 
     Args:
-        scenario: What is played.
+        scenario: The scenario.
         policies: Registry names, or "mine.py:Class".
         settings: "key=value" of the one further policy, or "label.key=value" of any.
         rounds, time_s: Another length; None of both: as the scenario says.

@@ -1,4 +1,4 @@
-"""From the settings in a scenario file to a simulated fleet."""
+"""From the settings in a scenario file to simulated clients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import Registry, check_kind
 from bsfl.errors import InvalidInput
 from bsfl.fleet import AVAILABILITIES, POPULATIONS, Flaky, Fleet, Scaled, Swapped
+from bsfl.fleet.false_reports import MaliciousClients
 from bsfl.fleet.latency import MAX_SIGMA, Latencies
-from bsfl.fleet.lies import Lies
 from bsfl.fleet.phones import phone_features
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, Rng
-from bsfl.registry import Registry, check_kind
+from bsfl.random import stream
+from bsfl.types import FloatArray, Rng
 
 MAX_CLIENTS = 10_000_000
 """Clients of a simulated fleet; so many take some GB of memory."""
@@ -25,8 +25,8 @@ MAX_CLIENTS = 10_000_000
 class DriftSpec:
     """A share of the clients changes speed in round `at`.
 
-    kind "swap": they exchange their latencies among each other. kind "scale": theirs are
-    multiplied by `factor`, at once or over `ramp` rounds.
+    kind "swap": they exchange their latencies. kind "scale": their latencies are multiplied by
+    `factor`, at once or over `ramp` rounds.
     """
 
     at: int
@@ -36,11 +36,11 @@ class DriftSpec:
     ramp: int = 0
 
     def __post_init__(self) -> None:
-        checks.natural("at", self.at)
-        checks.between("share", self.share, 0.0, 1.0)
-        checks.one_of("kind", self.kind, ("swap", "scale"))
-        checks.positive("factor", self.factor)
-        checks.natural("ramp", self.ramp, low=0)
+        validation.natural("at", self.at)
+        validation.between("share", self.share, 0.0, 1.0)
+        validation.one_of("kind", self.kind, ("swap", "scale"))
+        validation.positive("factor", self.factor)
+        validation.natural("ramp", self.ramp, low=0)
         if self.kind == "swap" and (self.factor != 1.0 or self.ramp):
             raise InvalidInput("factor and ramp belong to kind = 'scale'")
         if self.kind == "scale" and self.factor == 1.0:
@@ -48,28 +48,28 @@ class DriftSpec:
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
         n_clients = base.n_clients
-        who = rng.choice(n_clients, round(self.share * n_clients), replace=False)
-        if len(who) < 2:
+        movers = rng.choice(n_clients, round(self.share * n_clients), replace=False)
+        if len(movers) < 2:
             raise InvalidInput(
                 f"share must move at least 2 of the {n_clients} clients, got {self.share}"
             )
         if self.kind == "swap":
             source = np.arange(n_clients)
-            source[who] = np.roll(who, 1)  # who is in random order: a random cycle
+            source[movers] = np.roll(movers, 1)  # they are in random order: a random cycle
             return Swapped(base, source, self.at)
         factor = np.ones(n_clients)
-        factor[who] = self.factor
+        factor[movers] = self.factor
         return Scaled(base, factor, self.at, self.ramp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailuresSpec:
-    """Answers that are lost: those of all clients alike, or of a few more often.
+    """Responses that are lost: of all clients alike, or of some clients more often.
 
     Attributes:
-        probability: How often an answer is lost, of everyone or of the flaky ones.
+        probability: Probability that a response is lost, of all clients or of the flaky ones.
         share: Share of the clients that are flaky; None: all alike.
-        base: How often an answer of the others is lost.
+        base: Probability that a response of the other clients is lost.
     """
 
     probability: float
@@ -77,10 +77,10 @@ class FailuresSpec:
     base: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.between("probability", self.probability, 0.0, 1.0)
-        checks.between("base", self.base, 0.0, 1.0)
+        validation.between("probability", self.probability, 0.0, 1.0)
+        validation.between("base", self.base, 0.0, 1.0)
         if self.share is not None:
-            checks.between("share", self.share, 0.0, 1.0)
+            validation.between("share", self.share, 0.0, 1.0)
         elif self.base:
             raise InvalidInput("base is for the clients outside a share; give the share, too")
 
@@ -99,11 +99,11 @@ class FailuresSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiesSpec:
-    """Clients that lie about their time, their loss or both.
+class FalseReportsSpec:
+    """Malicious clients, which report their time, their loss or both falsely.
 
     Attributes:
-        share: Share of the clients that do.
+        share: Share of the clients that are malicious.
         time: Whether they claim to be as fast as the fastest.
         loss: What they multiply their loss by.
     """
@@ -113,17 +113,17 @@ class LiesSpec:
     loss: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.between("share", self.share, 0.0, 1.0)
-        checks.positive("loss", self.loss)
+        validation.between("share", self.share, 0.0, 1.0)
+        validation.positive("loss", self.loss)
         if not isinstance(self.time, bool):
             raise InvalidInput(f"time must be true or false, got {self.time!r}")
         if not self.time and self.loss == 1.0:
-            raise InvalidInput("liars must lie about something: time = true or a loss other than 1")
+            raise InvalidInput("something must be false: give time = true or a loss other than 1")
 
-    def build(self, n_clients: int, rng: Rng) -> Lies:
-        liars = np.zeros(n_clients, dtype=bool)
-        liars[rng.choice(n_clients, round(self.share * n_clients), replace=False)] = True
-        return Lies(liars=liars, time=self.time, loss=self.loss)
+    def build(self, n_clients: int, rng: Rng) -> MaliciousClients:
+        is_malicious = np.zeros(n_clients, dtype=bool)
+        is_malicious[rng.choice(n_clients, round(self.share * n_clients), replace=False)] = True
+        return MaliciousClients(is_malicious=is_malicious, time=self.time, loss=self.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +141,9 @@ class DataSpec:
     quality: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
-        checks.at_least("mean_samples", self.mean_samples, 1.0)
-        checks.between("size_sigma", self.size_sigma, 0.0, MAX_SIGMA)
-        low, high = checks.span("quality", self.quality)
+        validation.at_least("mean_samples", self.mean_samples, 1.0)
+        validation.between("size_sigma", self.size_sigma, 0.0, MAX_SIGMA)
+        low, high = validation.span("quality", self.quality)
         if not 0 < low <= high <= 1:
             raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
 
@@ -156,7 +156,7 @@ class DataSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturesSpec:
-    """What the server knows of phones beforehand: computing time and bandwidth, roughly.
+    """Features of phones that the server knows beforehand: rough computing time and bandwidth.
 
     Attributes:
         noise: Standard deviation of the error in the logarithm of each.
@@ -165,18 +165,18 @@ class FeaturesSpec:
     noise: float = 0.3
 
     def __post_init__(self) -> None:
-        checks.between("noise", self.noise, 0.0, MAX_SIGMA)
+        validation.between("noise", self.noise, 0.0, MAX_SIGMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """Everything needed to make a world from a seed.
+    """Everything needed to make simulated clients from a seed.
 
     Attributes:
         n_clients, tau_min, tau_max: As of a Fleet.
         population: Name of a population, and population_settings its settings.
         availability: Name of a kind of availability, and availability_settings its settings.
-        drift, failures, lies, data, features: What else there is; None: nothing of the kind.
+        drift, failures, false_reports, data, features: Optional parts.
     """
 
     n_clients: int
@@ -188,16 +188,16 @@ class FleetSpec:
     availability_settings: dict[str, Any] = field(default_factory=dict)
     drift: DriftSpec | None = None
     failures: FailuresSpec | None = None
-    lies: LiesSpec | None = None
+    false_reports: FalseReportsSpec | None = None
     data: DataSpec | None = None
     features: FeaturesSpec | None = None
 
     def __post_init__(self) -> None:
-        if checks.natural("n_clients", self.n_clients) > MAX_CLIENTS:
+        if validation.natural("n_clients", self.n_clients) > MAX_CLIENTS:
             raise InvalidInput(f"n_clients must be at most {MAX_CLIENTS:,}, got {self.n_clients:,}")
         if self.features and self.population != "phones":
             raise InvalidInput("[fleet.features] are known of population = 'phones' only")
-        self.build(seed=0)  # whatever is wrong with the settings shows before anything runs
+        self.build(seed=0)  # wrong settings show before anything runs
 
     def build(
         self,
@@ -207,13 +207,13 @@ class FleetSpec:
         quality: FloatArray | None = None,
         ids: Sequence[str] | None = None,
     ) -> Fleet:
-        """Return the world with this seed; samples, quality and ids may come from real data."""
+        """Return the clients with this seed; samples, quality and ids may come from real data."""
         rng = partial(stream, seed)
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
-        told = {"samples": samples, "ids": ids}
+        known = {"samples": samples, "ids": ids}
         latency = self._part(
-            POPULATIONS, self.population, self.population_settings, rng("population"), told
+            POPULATIONS, self.population, self.population_settings, rng("population"), known
         )
         check_kind(f"population {self.population!r}", latency, LATENCIES)
         if latency.n_clients != self.n_clients:
@@ -221,11 +221,11 @@ class FleetSpec:
                 f"population {self.population!r} must have the {self.n_clients} clients of the "
                 f"fleet, got {latency.n_clients}"
             )
-        told["ids"] = ids = getattr(latency, "ids", None) if ids is None else ids
-        lives = self._part(
-            AVAILABILITIES, self.availability, self.availability_settings, rng("devices"), told
+        known["ids"] = ids = getattr(latency, "ids", None) if ids is None else ids
+        online = self._part(
+            AVAILABILITIES, self.availability, self.availability_settings, rng("devices"), known
         )
-        check_kind(f"availability {self.availability!r}", lives, AVAILABILITY)
+        check_kind(f"availability {self.availability!r}", online, AVAILABILITY)
         if self.drift:
             latency = self.drift.apply(latency, rng("drift"))
         if self.failures:
@@ -236,33 +236,36 @@ class FleetSpec:
             features = phone_features(
                 self.n_clients, drawn_as, noise_rng, noise=self.features.noise
             )
+        malicious = None
+        if self.false_reports:
+            malicious = self.false_reports.build(self.n_clients, rng("false-reports"))
         return Fleet(
             latency=latency,
             tau_min=self.tau_min,
             tau_max=self.tau_max,
             seed=seed,
-            availability=lives,
+            availability=online,
             samples=samples,
             quality=quality,
             features=features,
-            lies=self.lies.build(self.n_clients, rng("lies")) if self.lies else None,
+            malicious=malicious,
             ids=ids,
         )
 
     def _part(
         self,
-        known: Registry[Any],
+        registry: Registry[Any],
         name: str,
         settings: dict[str, Any],
         rng: Rng,
-        told: dict[str, Any],
+        known: dict[str, Any],
     ) -> Any:
-        """Return a part of the world; it is told of the clients what it asks for."""
-        asked = known.settings(name)
-        more = {key: value for key, value in told.items() if key in asked and value is not None}
-        return known.call(name, self.n_clients, rng, **more | settings)
+        """Return a component by name; of what is known it gets what its parameters name."""
+        names = registry.settings(name)
+        more = {key: value for key, value in known.items() if key in names and value is not None}
+        return registry.call(name, self.n_clients, rng, **more | settings)
 
 
 LATENCIES = ("n_clients", "draw", "mean_inverse", "phase")
 AVAILABILITY = ("reachable",)
-"""What a population and an availability of one's own must have."""
+"""Attributes that a custom population and a custom availability must have."""

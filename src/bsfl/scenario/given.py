@@ -1,8 +1,8 @@
-"""What a scenario may hold that no file can: a policy, a fleet or a task given as an object.
+"""Parts of a scenario that no file can hold: a policy, a fleet or a task given as an object.
 
-Such a scenario is run and reported like any other. What is written of an object is what it is
-called, what it is set to and a digest of its code or of what it does, so that a folder that is
-continued is known to be about the same thing.
+Such a scenario is run and reported like any other. The manifest holds the name of an object, its
+settings and a digest of its code or of what it draws, so that a folder is only continued with the
+same objects.
 """
 
 import copy
@@ -16,26 +16,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import Registry, check_kind
 from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
 from bsfl.learning import Task
 from bsfl.policies import POLICIES, Policy
-from bsfl.randomness import stream
-from bsfl.records import FloatArray
-from bsfl.registry import Registry, check_kind
+from bsfl.random import stream
 from bsfl.scenario.learning_spec import Known
+from bsfl.types import FloatArray
 
 OBJECT = "object"
 """Key of a table that describes an object; nothing can be made of it again."""
 EMPTY_CELL = CellType()
 FIRST_ROUNDS = 3
-"""Rounds whose draws tell one fleet from another."""
+"""Rounds whose draws distinguish fleets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenPolicy:
-    """A policy that is there already: every run gets a copy of it."""
+    """A policy given as an object: every run gets a copy of it."""
 
     policy: Policy
 
@@ -43,15 +43,15 @@ class GivenPolicy:
         return copy.deepcopy(self.policy)
 
     @property
-    def knows_truth(self) -> bool:
-        return bool(getattr(self.policy, "knows_truth", False))
+    def is_oracle(self) -> bool:
+        return bool(getattr(self.policy, "is_oracle", False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenFleet:
-    """A fleet that is there already, or a function from a seed to one.
+    """A fleet given as an object, or a function from a seed to one.
 
-    Where it is a fleet, all worlds have its clients, and what they do is drawn anew in each.
+    A fleet has the same clients with all seeds; what they do is drawn anew with each.
     """
 
     fleet: Fleet | Callable[[int], Fleet]
@@ -86,7 +86,7 @@ class GivenFleet:
         quality: FloatArray | None = None,
         ids: Sequence[str] | None = None,
     ) -> Fleet:
-        """Return the world with this seed; samples, quality and ids may come from a task."""
+        """Return the fleet with this seed; samples, quality and ids may come from a task."""
         made = self.fleet if isinstance(self.fleet, Fleet) else self.fleet(seed)
         if not isinstance(made, Fleet):
             raise InvalidInput(f"the function of a seed must return a Fleet, got {made!r}")
@@ -101,13 +101,13 @@ class GivenFleet:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GivenTask:
-    """A task that is there already, or what makes one for each world, by name or as an object.
+    """A task given as an object, or what makes one for each seed, by name or as an object.
 
     Attributes:
         given: A task; or a function or class (n_clients, rng, settings) or the name of one.
         settings: Its settings.
         weighting, evaluate_every_s, target_accuracy: As of a LearningSpec.
-        packages: Packages that the numbers depend on; nobody knows those of a user's own task.
+        packages: Packages that the numbers depend on; unknown for a custom task.
     """
 
     given: str | Task | Callable[..., Task]
@@ -123,7 +123,7 @@ class GivenTask:
         return Known(np.asarray(task.samples, dtype=np.float64), ids=getattr(task, "ids", None))
 
     def task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
-        """Return the task of one world."""
+        """Return the task with one seed."""
         is_task = hasattr(self.given, "aggregate") and not isinstance(self.given, type)
         made: Any = self.given
         if not is_task:
@@ -133,19 +133,19 @@ class GivenTask:
             raise InvalidInput(
                 f"the task must have the fleet's {n_clients} clients, got {made.n_clients}"
             )
-        checks.numbers("samples of a task", made.samples)
+        validation.numbers("samples of a task", made.samples)
         return made  # type: ignore[no-any-return]
 
 
 TASKS: Registry[Callable[..., Task]] = Registry(
     "task", {}, group="bsfl.tasks", given=("n_clients", "rng")
 )
-"""Tasks by name: functions or classes (n_clients, rng, settings), all of them users' own."""
+"""Tasks by name: functions or classes (n_clients, rng, settings), all of them custom."""
 TASK_METHODS = ("n_clients", "samples", "init", "train", "aggregate", "evaluate")
 
 
 def policy_entry(policy: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """Return what a policy is in a scenario: who makes it, settings, and how it is written.
+    """Return a policy as an entry of a scenario: maker, settings, and how it is written.
 
     Args:
         policy: A registry name, a class or an instance.
@@ -169,7 +169,7 @@ def policy_entry(policy: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 
 
 def described(thing: Any) -> dict[str, Any]:
-    """Return what can be written of an object: its class, its settings and its code's digest."""
+    """Return a description of an object: its class, its settings and the digest of its code."""
     kind = thing if inspect.isroutine(thing) or isinstance(thing, type) else type(thing)
     own = {}
     if kind is not thing:
@@ -183,14 +183,14 @@ def described(thing: Any) -> dict[str, Any]:
 
 
 def described_fleet(given: GivenFleet, seed: int) -> dict[str, Any]:
-    """Return what can be written of a fleet: its size, and a digest of what its clients do."""
+    """Return a description of a fleet: its size, and a digest of what its clients do."""
     fleet, digest = given.build(seed), hashlib.sha256()
     for t in range(1, 1 + FIRST_ROUNDS):
         digest.update(fleet.latencies(t, 0.0).tobytes())
         digest.update(fleet.available(t, 0.0).tobytes())
-    told = (fleet.samples, fleet.quality, fleet.features)
+    known = (fleet.samples, fleet.quality, fleet.features)
     digest.update(
-        b"".join(np.asarray(one, dtype=float).tobytes() for one in told if one is not None)
+        b"".join(np.asarray(one, dtype=float).tobytes() for one in known if one is not None)
     )
     return {
         OBJECT: "Fleet",
@@ -227,7 +227,7 @@ def _code(kind: Any) -> str:
 
 
 def _source(function: Any) -> bytes:
-    """Return what a function is made of: its text, and what it took from around it."""
+    """Return what a function is made of: its text, and the values that it closes over."""
     try:
         code = inspect.getsource(function).encode()
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""From the settings in a scenario file to a task: data, how it is dealt, and what is trained."""
+"""From the settings in a scenario file to a task: data, their partition, and what is trained."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.fleet.split import SPLITS, Split, client_images, make_split
 from bsfl.learning import Task
 from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, OwnData, load_any
 from bsfl.learning.datasets.own import is_own
 from bsfl.learning.networks import NETWORKS
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray
+from bsfl.random import stream
 from bsfl.scenario.tables import at
+from bsfl.types import FloatArray, IntArray
 
 LINEAR = "linear"
 ENGINES = ("jax", "fast")
@@ -27,7 +27,7 @@ N_TRAIN, N_TEST, N_FEATURES, NOISE = 2240, 560, 10, 0.1
 
 
 class Known(NamedTuple):
-    """What is known of the clients of a world from what they train on."""
+    """What is known of the clients from the data that they train on."""
 
     samples: FloatArray
     quality: FloatArray | None = None
@@ -36,21 +36,21 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSpec:
-    """What is trained, on whose data, and how.
+    """What is trained, on which data, and how.
 
     Attributes:
-        dataset: A name from `bsfl data list`, "linear" for synthetic regression, or data of your
-            own: an .npz file, a folder of CSV files, "mine.py:function" or an entry point.
+        dataset: A name from `bsfl data list`, "linear" for synthetic regression, or custom
+            data: an .npz file, a folder of CSV files, "mine.py:function" or an entry point.
         network: "cnn" or "vgg", for images; None: "cnn". Vectors are trained by a linear model.
         size: "small" or "paper", for images.
         dropout: Share of the dense layer dropped while training, for images.
         split: Name of a split and its settings, as `kind` and further keys; without a kind, by
             the data's own clients where it says so, else "iid".
         batch_size, epochs, optimizer, learning_rate, momentum, weighting: How a client trains and
-            what it weighs in the average.
+            its weight in the average.
         evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
-        target_accuracy: Accuracy to which time is measured; None: a little less than the worst
-            policy ends with.
+        target_accuracy: Accuracy to which time is measured; None: a little less than the lowest
+            accuracy that a policy ends with.
         engine: "jax", or "fast" for numba on processors: images, the small "cnn", optimizer "sgd".
     """
 
@@ -70,12 +70,12 @@ class LearningSpec:
     engine: str = "jax"
 
     def __post_init__(self) -> None:
-        checks.one_of("engine", self.engine, ENGINES)
+        validation.one_of("engine", self.engine, ENGINES)
         if self.network is not None:
-            checks.one_of("network", self.network, NETWORKS)
-        checks.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
+            validation.one_of("network", self.network, NETWORKS)
+        validation.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
         if self.target_accuracy is not None:
-            checks.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
+            validation.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
         if not isinstance(self.dataset, str):
             raise InvalidInput(f"dataset must be a name or a file, got {self.dataset!r}")
         if self.dataset == LINEAR:
@@ -101,12 +101,12 @@ class LearningSpec:
         return str(self.split.get("kind", "iid" if self._clients() is None else "client"))
 
     def _clients(self) -> IntArray | None:
-        """Return whose each sample is, where the data says so."""
+        """Return the client of each sample, where the data names them."""
         is_published = self.dataset == LINEAR or self.dataset in CATALOGUE.known
         return None if is_published else getattr(_data(self.dataset), "client", None)
 
-    def deal(self, n_clients: int, seed: int) -> Split:
-        """Return who holds which samples in one world."""
+    def partition(self, n_clients: int, seed: int) -> Split:
+        """Return the partition of the samples among the clients, with one seed."""
         settings = {key: value for key, value in self.split.items() if key != "kind"}
         for key in ("label_noise", "quality"):
             if key in settings:
@@ -126,8 +126,8 @@ class LearningSpec:
         return ("jax", "jaxlib", "optax", *(("numba",) if self.engine == "fast" else ()))
 
     def data(self, n_clients: int, seed: int) -> Known:
-        """Return how many samples every client of one world holds, their quality and names."""
-        split = self.deal(n_clients, seed)
+        """Return the sizes, quality and names of the clients' data, with one seed."""
+        split = self.partition(n_clients, seed)
         ids = None
         if split.chosen is not None:
             names = _data(self.dataset).ids  # type: ignore[union-attr]
@@ -135,16 +135,16 @@ class LearningSpec:
         return Known(split.sizes.astype(np.float64), split.quality, ids)
 
     def task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
-        """Return the task of one world.
+        """Return the task with one seed.
 
         Args:
-            n_clients: Who hold the data.
-            seed: Deals it, and draws synthetic data and the noise in images of low quality.
+            n_clients: How many clients hold the data.
+            seed: Root of the partition, of synthetic data and of noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
         """
         from bsfl.learning.array_task import Local
 
-        split = self.deal(n_clients, seed)
+        split = self.partition(n_clients, seed)
         clients = [split.of(k) for k in range(split.n_clients)]
         own = {one.name for one in fields(self)} & {one.name for one in fields(Local)}
         local = Local(workers=workers, **{name: getattr(self, name) for name in own})
@@ -189,7 +189,7 @@ def linear_data(seed: int) -> OwnData:
 
 
 def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
-    """Return targets with noise of standard deviation 1 - q where their holder's quality is q."""
+    """Return targets with noise of standard deviation 1 - q where their client's quality is q."""
     if not np.any(split.quality < 1):
         return y
     _must_not_share(split)
@@ -200,7 +200,7 @@ def _noisy_targets(y: FloatArray, split: Split, seed: int) -> FloatArray:
 
 
 def _as_seen(data: Dataset | OwnData, split: Split, seed: int) -> tuple[Any, Any]:
-    """Return inputs and labels as their holders see them: images are noisy where quality is low."""
+    """Return inputs and labels as their clients see them: images are noisy where quality is low."""
     if not np.any(split.quality < 1) and not np.any(split.label_noise > 0):
         return data.x_train, data.y_train
     _must_not_share(split)

@@ -1,9 +1,9 @@
-"""Scenario files: one TOML describes a fleet, the policies that meet it, and for how long.
+"""Scenario files: one TOML file describes a fleet, the policies to compare, and for how long.
 
     title = "What this shows"
     rounds = 1000
     cohort_size = 25
-    seeds = 5                        # how many worlds, unless the command line says otherwise
+    seeds = 5                        # number of seeds; the command line may override it
 
     [fleet]
     n_clients = 500
@@ -16,20 +16,21 @@
     [fleet.availability]             # optional: kind = "always" | "phones" | "week" | ...
     [fleet.drift]                    # optional: kind = "swap" | "scale"
     [fleet.failures]                 # optional: probability, of all or of a share
-    [fleet.lies]                     # optional: share, time, loss
+    [fleet.false_reports]            # optional: share, time, loss
     [fleet.data]                     # optional: sizes and quality
 
-    [round]                          # optional: kind = "barrier" (invite, deadline_s, quorum, late)
-                                     # or "buffered" (concurrency, buffer, deadline_s)
+    [round]                          # optional: kind = "synchronous" (over_selection, deadline_s,
+                                     # min_responses, late) or "buffered" (concurrency, buffer,
+                                     # deadline_s)
     [learning]                       # optional: what the cohorts train
     [objective]                      # optional: what regret is measured in
 
     [policies.bsfl]                  # the policy, or a label beside policy = ...
     alpha = 10.0
 
-Everything is checked before anything runs; an unknown key names the nearest known one. Wherever a
-name stands (a policy, population, kind of availability, split, data set or task), one of your own
-may: "mine.py:Rule", or the name of an entry point.
+Everything is checked before anything runs; an unknown key names the nearest known one. In place of
+a name (of a policy, population, kind of availability, split, data set or task) a custom one may be
+given: "mine.py:Rule", or the name of an entry point.
 """
 
 import math
@@ -38,20 +39,20 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.registry import REQUIRED, Registry, settings_of
 from bsfl.errors import InvalidInput
 from bsfl.fleet import AVAILABILITIES, POPULATIONS
 from bsfl.fleet.split import SPLITS
 from bsfl.policies import POLICIES
-from bsfl.registry import REQUIRED, Registry, settings_of
-from bsfl.rounds import BufferPlan, RoundPlan
+from bsfl.rounds import BufferPlan
 from bsfl.scenario.fleet_spec import (
     DataSpec,
     DriftSpec,
     FailuresSpec,
+    FalseReportsSpec,
     FeaturesSpec,
     FleetSpec,
-    LiesSpec,
 )
 from bsfl.scenario.given import OBJECT, TASKS, GivenTask
 from bsfl.scenario.learning_spec import LearningSpec
@@ -61,12 +62,13 @@ from bsfl.scenario.tables import Table, at, build, check_table, known_keys, requ
 from bsfl.scenario.toml_file import check_values
 from bsfl.simulation import Objective
 from bsfl.simulation.training import WEIGHTINGS
+from bsfl.types import RoundPlan
 
 FLEET = ("n_clients", "tau_min", "tau_max")
 OPTIONAL_PARTS = {
     "drift": DriftSpec,
     "failures": FailuresSpec,
-    "lies": LiesSpec,
+    "false_reports": FalseReportsSpec,
     "data": DataSpec,
     "features": FeaturesSpec,
 }
@@ -97,10 +99,10 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         check_object(content["fleet"])
     fleet = _fleet(content["fleet"], file)
     with at(file):
-        cohort_size = checks.natural("cohort_size", content["cohort_size"])
-        checks.cohort_fits(cohort_size, fleet.n_clients)
+        cohort_size = validation.natural("cohort_size", content["cohort_size"])
+        validation.cohort_fits(cohort_size, fleet.n_clients)
     with at(f"{file} [round]"):
-        plan = _plan(content.get("round", {"kind": "barrier"}), cohort_size, fleet)
+        plan = _plan(content.get("round", {"kind": "synchronous"}), cohort_size, fleet)
     with at(f"{file} [objective]"):
         objective = build(Objective, content["objective"]) if "objective" in content else None
         if objective and "time_s" in content:
@@ -108,8 +110,8 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
                 "regret is measured over a fixed number of rounds: give rounds and no time_s, or "
                 "leave out [objective]"
             )
-        if objective and (isinstance(plan, BufferPlan) or plan.most_invited > cohort_size):
-            raise InvalidInput("regret is that of rounds that wait for all who are invited")
+        if objective and (isinstance(plan, BufferPlan) or plan.max_invited > cohort_size):
+            raise InvalidInput("regret is that of rounds that wait for all invited clients")
     with at(f"{file} [learning]"):
         learning = _learning(content["learning"]) if "learning" in content else None
         if learning and fleet.data:
@@ -125,12 +127,12 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
             name=name,
             title=content["title"],
             rounds=_at_most("rounds", content.get("rounds", MAX_ROUNDS), MOST_ROUNDS),
-            time_s=checks.positive("time_s", content["time_s"])
+            time_s=validation.positive("time_s", content["time_s"])
             if "time_s" in content
             else math.inf,
             cohort_size=cohort_size,
             seeds=_at_most("seeds", content.get("seeds", 5), MOST_SEEDS),
-            first_seed=checks.natural("first_seed", content.get("first_seed", 0), low=0),
+            first_seed=validation.natural("first_seed", content.get("first_seed", 0), low=0),
             fleet=fleet,
             plan=plan,
             objective=objective,
@@ -140,28 +142,28 @@ def parse_scenario(content: Table, *, name: str, file: str) -> Scenario:
         )
         if not policies:
             raise InvalidInput("there must be at least one policy")
-    world = fleet.build(seed=0)
+    clients = fleet.build(seed=0)
     for label in policies:
         with at(f"{file} [policies.{label}]"):
-            scenario.check_needs(scenario.policy(label, world))
+            scenario.check_needs(scenario.policy(label, clients))
     return scenario
 
 
 def _at_most(name: str, value: int, most: int) -> int:
-    """Return a count that is not beyond all reason."""
-    if checks.natural(name, value) > most:
+    """Return a count after checking that it is not unreasonably large."""
+    if validation.natural(name, value) > most:
         raise InvalidInput(f"{name} must be at most {most:,}, got {value:,}")
     return value
 
 
 def _plan(table: Table, cohort_size: int, fleet: FleetSpec) -> RoundPlan | BufferPlan:
     check_table(table)
-    part = ROUNDS.part({"kind": "barrier", **table})
+    part = ROUNDS.part({"kind": "synchronous", **table})
     plan: RoundPlan | BufferPlan = part.plan(cohort_size, fleet.tau_max)
-    n_busy = plan.concurrency if isinstance(plan, BufferPlan) else plan.most_invited
+    n_busy = plan.concurrency if isinstance(plan, BufferPlan) else plan.max_invited
     if n_busy > fleet.n_clients:
         raise InvalidInput(
-            f"{n_busy} clients at work are more than the {fleet.n_clients} there are"
+            f"{n_busy} clients in flight are more than the {fleet.n_clients} clients of the fleet"
         )
     return plan
 
@@ -174,9 +176,9 @@ def _fleet(table: Table, file: str) -> FleetSpec:
         required(table["latency"], ("population",))
         population, of_population = named(POPULATIONS, table["latency"], "population")
     with at(f"{file} [fleet.availability]"):
-        lives = table.get("availability", {})
-        check_table(lives)
-        availability, of_availability = named(AVAILABILITIES, {"kind": "always", **lives})
+        settings = table.get("availability", {})
+        check_table(settings)
+        availability, of_availability = named(AVAILABILITIES, {"kind": "always", **settings})
     built: Table = {}
     for key, spec in OPTIONAL_PARTS.items():
         if key in table:
@@ -204,22 +206,22 @@ def _learning(table: Table) -> LearningSpec | GivenTask:
         named(SPLITS, split, others=("label_noise", "quality"))
     for key in ("label_noise", "quality"):
         if key in split:
-            checks.span(key, split[key])
+            validation.span(key, split[key])
     learning: LearningSpec = build(LearningSpec, table)
     known_keys(split, ("kind", "label_noise", "quality", *SPLITS.settings(learning.kind)))
     return learning
 
 
 def _task(table: Table) -> GivenTask:
-    """Return a task of one's own; its settings stand beside those that every task has."""
+    """Return a custom task; its settings stand beside those that every task has."""
     check_object(table)
     common = ("weighting", "evaluate_every_s", "target_accuracy")
     task, settings = named(TASKS, table, "task", others=common)
     own = {key: settings.pop(key) for key in common if key in settings}
-    checks.one_of("weighting", own.get("weighting", "samples"), WEIGHTINGS)
-    checks.at_least("evaluate_every_s", own.get("evaluate_every_s", 0.0), 0.0)
+    validation.one_of("weighting", own.get("weighting", "samples"), WEIGHTINGS)
+    validation.at_least("evaluate_every_s", own.get("evaluate_every_s", 0.0), 0.0)
     if "target_accuracy" in own:
-        checks.between("target_accuracy", own["target_accuracy"], 0.0, 1.0)
+        validation.between("target_accuracy", own["target_accuracy"], 0.0, 1.0)
     return GivenTask(given=task, settings=settings, **own)
 
 
@@ -246,10 +248,10 @@ def named(
     """Return the name in a table and the other keys, which are its settings, after checking both.
 
     Args:
-        known: What may be named.
-        table: Holds the name under `key`.
-        key: Where the name stands.
-        others: Keys that are no settings of it, and may be there.
+        known: The registry of names.
+        table: The table.
+        key: The key of the name.
+        others: Keys that may be there and are no settings.
     """
     settings = {k: value for k, value in table.items() if k != key}
     wanted = known.settings(table[key])
@@ -259,8 +261,8 @@ def named(
 
 
 def check_object(table: Table) -> None:
-    """Check that a table stands for something that can be made again."""
+    """Check that a table describes something that can be made again."""
     if OBJECT in table:
         raise InvalidInput(
-            f"{table[OBJECT]} was given to bsfl.compare as an object; call that with this folder"
+            f"{table[OBJECT]} was given to bsfl.compare as an object; call compare with this folder"
         )

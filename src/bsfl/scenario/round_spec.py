@@ -3,48 +3,47 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bsfl.over_selection import Invite
-from bsfl.registry import Registry
-from bsfl.rounds import BufferPlan, RoundPlan
+from bsfl._core.registry import Registry
+from bsfl.rounds import BufferPlan
+from bsfl.types import OverSelection, RoundPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Barrier:
-    """A round waits until enough clients have answered, or for its deadline.
+class SynchronousRounds:
+    """A round waits for its target responses, or for its deadline.
 
     Attributes:
-        invite: How many times cohort_size are invited, or "auto"; the first cohort_size answers are
-            kept.
-        deadline_s: Seconds; None: the fleet's tau_max.
-        quorum: How many must have answered before the deadline ends a round.
-        late: What becomes of later answers: "drop" or "apply", weighted by their staleness.
+        over_selection: How many clients are invited per target response, or "auto".
+        deadline_s: Seconds; None: the tau_max of the fleet.
+        min_responses: Responses without which the deadline does not close a round.
+        late: What becomes of late responses: "drop" or "apply", weighted by their staleness.
     """
 
-    invite: Invite = 1.0
+    over_selection: OverSelection = 1.0
     deadline_s: float | None = None
-    quorum: int = 0
+    min_responses: int = 0
     late: Literal["drop", "apply"] = "drop"
 
     def plan(self, cohort_size: int, tau_max: float) -> RoundPlan:
         deadline_s = tau_max if self.deadline_s is None else self.deadline_s
         return RoundPlan(
-            cohort_size=cohort_size,
-            invite=self.invite,
+            target_responses=cohort_size,
+            over_selection=self.over_selection,
             deadline_s=deadline_s,
-            quorum=self.quorum,
+            min_responses=self.min_responses,
             late=self.late,
-            lifetime_s=None if self.quorum else deadline_s,  # nobody works on for nothing
+            lifetime_s=None if self.min_responses else deadline_s,  # a dropped client is idle
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buffered:
-    """No barrier: clients are always at work, and every so many answers are applied (FedBuff).
+class BufferedRounds:
+    """Asynchronous: clients are always in flight, and responses are applied in batches (FedBuff).
 
     Attributes:
-        concurrency: How many are at work at any time; None: cohort_size.
-        buffer: How many answers are applied together.
-        deadline_s: Seconds after which a client is given up; None: the fleet's tau_max.
+        concurrency: How many clients are in flight at any time; None: cohort_size.
+        buffer: How many responses are applied together.
+        deadline_s: Seconds after which a client times out; None: the tau_max of the fleet.
     """
 
     concurrency: int | None = None
@@ -59,6 +58,6 @@ class Buffered:
         )
 
 
-ROUNDS: Registry[type[Barrier | Buffered]] = Registry(
-    "round", {"barrier": Barrier, "buffered": Buffered}
+ROUNDS: Registry[type[SynchronousRounds | BufferedRounds]] = Registry(
+    "round", {"synchronous": SynchronousRounds, "buffered": BufferedRounds}
 )

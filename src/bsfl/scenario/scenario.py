@@ -1,4 +1,4 @@
-"""What a scenario is: a fleet, what it trains, the policies that meet it, and for how long."""
+"""A scenario: simulated clients, what they train, the policies to compare, and for how long."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from bsfl.errors import InvalidInput
 from bsfl.fleet import Fleet
 from bsfl.policies import POLICIES, Policy, make_policy
-from bsfl.requirements import LOSS, SAMPLES, needs_of
-from bsfl.rounds import BufferPlan, RoundPlan
+from bsfl.policy import LOSS, SAMPLES
+from bsfl.rounds import BufferPlan
 from bsfl.scenario.fleet_spec import FleetSpec
 from bsfl.scenario.given import GivenFleet, GivenTask
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.simulation import Objective, Training
+from bsfl.types import RoundPlan
 
 MAX_ROUNDS = 1_000_000
 """Rounds of a scenario that is limited by virtual time alone."""
@@ -27,13 +28,13 @@ class Scenario:
         rounds: Rounds of a run, at most.
         time_s: Virtual seconds after which no further round of a run starts.
         cohort_size: m.
-        seeds: Default number of worlds.
-        first_seed: Seed of the first world; the others follow.
-        fleet: How each world is made.
-        plan: How its rounds are closed.
+        seeds: Default number of seeds.
+        first_seed: The first seed; the others follow.
+        fleet: How the clients of a seed are made.
+        plan: How rounds are closed.
         objective: What regret is measured in; None: no regret.
         learning: What the cohorts train; None: they only take their time.
-        policies: Registry name, or who makes it, and settings by label.
+        policies: Registry name, or function that makes the policy, and settings by label.
         source: The file's content, for the manifest.
     """
 
@@ -51,19 +52,19 @@ class Scenario:
     policies: dict[str, tuple[Any, dict[str, Any]]]
     source: dict[str, Any] = field(repr=False)
 
-    def world(self, number: int) -> Fleet:
-        """Return the fleet of one world; its data sizes are those of the data it trains on."""
-        seed = self.first_seed + number
+    def build_fleet(self, index: int) -> Fleet:
+        """Return the clients of seed `first_seed + index`, with the sizes of their data."""
+        seed = self.first_seed + index
         if not self.learning:
             return self.fleet.build(seed)
         known = self.learning.data(self.fleet.n_clients, seed)
         return self.fleet.build(seed, samples=known.samples, quality=known.quality, ids=known.ids)
 
-    def training(self, number: int, *, workers: int | None = None) -> Training | None:
-        """Return what the cohorts of one world train, the same for every policy."""
+    def training(self, index: int, *, workers: int | None = None) -> Training | None:
+        """Return what cohorts train with seed `first_seed + index`, the same for every policy."""
         if not self.learning:
             return None
-        seed = self.first_seed + number
+        seed = self.first_seed + index
         task = self.learning.task(self.fleet.n_clients, seed, workers=workers)
         return Training(
             task,
@@ -73,29 +74,33 @@ class Scenario:
         )
 
     def policy(self, label: str, fleet: Fleet) -> Policy:
-        """Return the policy with this label, for one world.
+        """Return the policy with this label, for one seed.
 
-        The deadline is the server's own and so known to every policy that asks for it, as is the
-        number of rounds where the scenario gives one. A policy that knows the truth, and it alone,
-        is told the true speeds.
+        A policy with a setting tau_max gets the deadline, which a server knows, and one with a
+        setting rounds the number of rounds, where the scenario gives one. Oracles alone get the
+        true speeds.
         """
         name, settings = self.policies[label]
         provided: dict[str, Any] = {"tau_max": self.plan.deadline_s}
         if self.rounds < MAX_ROUNDS:
             provided["rounds"] = self.rounds
-        if getattr(POLICIES.find(name), "knows_truth", False):
+        if getattr(POLICIES.find(name), "is_oracle", False):
             if fleet.latency.phase(1) != fleet.latency.phase(self.rounds):
-                raise InvalidInput(f"{name} knows one truth and cannot meet a fleet with drift")
+                raise InvalidInput(
+                    f"{name} knows one speed of each client, so the fleet cannot drift"
+                )
             provided["mean_speed"] = fleet.mean_speed(1)
-        asked = POLICIES.settings(name)
-        wanted = {key: value for key, value in provided.items() if key in asked}
-        return make_policy(name, **(wanted | settings))
+        known = POLICIES.settings(name)
+        given = {key: value for key, value in provided.items() if key in known}
+        return make_policy(name, **(given | settings))
 
     def check_needs(self, policy: Policy) -> None:
-        """Check that clients tell what a policy needs: losses when they train, sizes likewise."""
-        needs = needs_of(policy)
+        """Check that clients report what a policy needs: losses when they train, sizes likewise."""
+        needs = policy.needs
         if needs >= LOSS and not self.learning:
-            raise InvalidInput("this policy needs losses, which nobody reports without [learning]")
+            raise InvalidInput(
+                "this policy needs losses, which no client reports without [learning]"
+            )
         if needs >= SAMPLES and not (self.learning or self.fleet.data):
             raise InvalidInput(
                 "this policy needs the clients' samples: add [fleet.data] or [learning]"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bsfl._core.registry import REQUIRED, nearest, settings_of
 from bsfl.errors import InvalidInput
-from bsfl.registry import REQUIRED, nearest, settings_of
 
 Table = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What is checked of a scenario file before anybody asks what it means."""
+"""The first checks of a scenario file: size, encoding, nesting and numbers."""
 
 import tomllib
 from collections.abc import Iterable

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.estimation.averages import Selections
+from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Phase
-from bsfl.generalization import DEFICITS, Deficit, signed_power
-from bsfl.records import FloatArray, IntArray, RoundContext
 from bsfl.solvers import energy, solve_exact
+from bsfl.types import FloatArray, IntArray, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +27,15 @@ class Objective:
     generalization: str | Deficit = "equal"
 
     def __post_init__(self) -> None:
-        checks.at_least("alpha", self.alpha, 0.0)
-        checks.natural("beta", self.beta)
+        validation.at_least("alpha", self.alpha, 0.0)
+        validation.natural("beta", self.beta)
         DEFICITS.resolve("generalization", self.generalization)
         if self.generalization == "loss":
             raise InvalidInput("regret cannot be measured with generalization = 'loss'")
 
 
 class RegretMeter:
-    r"""Follows one policy and tells what the genie would have made of the same history.
+    r"""Compares each cohort of a policy with the oracle's, given the policy's own history.
 
     Regret of a round = max_S E(S) - E(cohort) with E(S) = min_S mu_k + (alpha / m) sum_S g_k, the
     true mean speeds mu and g from the policy's own selections (eqs. Gt, eq:regret). Never
@@ -45,22 +44,20 @@ class RegretMeter:
 
     def __init__(self, objective: Objective, fleet: Fleet) -> None:
         self.objective, self.fleet = objective, fleet
-        self.history = Selections.of(fleet.n_clients)
         self._phase: Phase | None = None
         self._mean_speed: FloatArray = np.zeros(0)
 
-    def regret(self, cohort: IntArray, context: RoundContext) -> float:
-        """Return the regret of a cohort, given what is booked in the history."""
-        regret = 0.0
-        if len(cohort) < len(context.available):
-            deficit = DEFICITS.resolve("generalization", self.objective.generalization)
-            clients, alpha = context.available, self.objective.alpha
-            g = signed_power(deficit(clients, self.history, context), self.objective.beta)
-            mu = self.mean_speed(context.t)[clients]
-            best = solve_exact(mu, g, len(cohort), alpha)
-            chosen = np.searchsorted(clients, cohort)
-            regret = max(0.0, energy(mu, g, best, alpha) - energy(mu, g, chosen, alpha))
-        return regret
+    def regret(self, context: RoundContext, cohort: IntArray) -> float:
+        """Return the regret of a cohort, given the counts before its round."""
+        if len(cohort) == len(context.available):
+            return 0.0
+        deficit = DEFICITS.resolve("generalization", self.objective.generalization)
+        clients, alpha = context.available, self.objective.alpha
+        g = signed_power(deficit(clients, context), self.objective.beta)
+        mu = self.mean_speed(context.round)[clients]
+        best = solve_exact(mu, g, len(cohort), alpha)
+        chosen = np.searchsorted(clients, cohort)
+        return max(0.0, energy(mu, g, best, alpha) - energy(mu, g, chosen, alpha))
 
     def mean_speed(self, t: int) -> FloatArray:
         """Return the true mean speeds in round t, computed anew only when the fleet changed."""

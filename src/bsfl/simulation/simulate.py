@@ -1,24 +1,31 @@
-"""The main loop: a policy meets a fleet, round by round, on a virtual clock that never sleeps."""
+"""Simulation on a virtual clock: an engine and simulated clients; three short loops.
+
+A synchronous round waits for its cohort or its deadline, an over-selected one for the first
+target_responses, and buffered rounds replace each client that ends by another one.
+"""
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
-from bsfl import checks
-from bsfl.estimation.ledger import Ledger
+from bsfl import validation
+from bsfl._core.engine import Engine
+from bsfl._core.events import CloseRound, Describe, OpenRound, Respond, SetAvailability
+from bsfl._core.policies import check_policy
 from bsfl.fleet import Fleet
-from bsfl.fleet.lies import Hearsay
-from bsfl.over_selection import choose_enough
-from bsfl.policies.base import Policy, check_policy_object, checked_cohort, weigher
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray, RoundContext, RoundRecord
-from bsfl.rounds import BufferPlan, RoundPlan
-from bsfl.simulation.barrier import Stragglers, run_round
-from bsfl.simulation.buffered import simulate_buffered
+from bsfl.fleet.false_reports import FalseReports
+from bsfl.policy import Policy
+from bsfl.rounds import Buffer, BufferPlan
+from bsfl.simulation.in_flight import InFlight, Invitation, report_of, round_duration
 from bsfl.simulation.regret import Objective, RegretMeter
-from bsfl.simulation.training import Answers, Training
+from bsfl.simulation.training import Responses, Training
+from bsfl.types import OK, TIMEOUT, FloatArray, IntArray, RoundPlan, RoundRecord
+
+POLL_S = 10.0
+"""Seconds after which the server looks again when no client is available for a free place."""
 
 
 def simulate(
@@ -36,80 +43,209 @@ def simulate(
     """Yield a record of every round until the rounds or the virtual time are used up.
 
     Args:
-        policy: Who chooses.
-        fleet: The world; the policy sees only who is available and what the chosen show.
-        cohort_size: m, how many answers a round wants.
-        rounds: How many rounds to play at most.
+        policy: The selection rule.
+        fleet: The simulated clients; the policy sees only which are available and their responses.
+        cohort_size: m, how many responses a round needs.
+        rounds: How many rounds to simulate at most.
         time_s: Virtual seconds after which no further round starts.
-        seed: Root of the policy's own randomness; the world has its own.
+        seed: Root of the policy's own randomness; the clients have their own.
         plan: How rounds are closed. None: cohort_size clients are invited, and a round ends with
-            the last of them or at the fleet's deadline.
+            the last of them or at the deadline of the clients.
         objective: What regret is measured in; None: regret is not computed.
         training: What the cohorts train; None: they only take their time.
     """
-    check_policy_object(policy)
-    checks.cohort_fits(cohort_size, fleet.n_clients)
+    check_policy(policy)
+    validation.cohort_fits(cohort_size, fleet.n_clients)
+    limits: dict[str, Any] = {"rounds": rounds, "time_s": time_s, "seed": seed}
     if isinstance(plan, BufferPlan):
-        yield from simulate_buffered(
-            policy, fleet, plan, rounds=rounds, time_s=time_s, seed=seed, training=training
+        yield from _simulate_buffered(policy, fleet, plan, training=training, **limits)
+    else:
+        plan = plan or RoundPlan(
+            target_responses=cohort_size,
+            deadline_s=fleet.tau_max,
+            lifetime_s=fleet.tau_max,
+            late="drop",
         )
-        return
-    plan = plan or RoundPlan(
-        cohort_size=cohort_size, deadline_s=fleet.tau_max, lifetime_s=fleet.tau_max
-    )
-    state, roster = policy.init(fleet.n_clients), fleet.roster
-    meter = RegretMeter(objective, fleet) if objective else None
-    stragglers, ledger = Stragglers(plan), Ledger.of(fleet.n_clients)
-    hearsay = Hearsay(fleet.lies)
+        meter = RegretMeter(objective, fleet) if objective else None
+        yield from _simulate_rounds(policy, fleet, plan, meter=meter, training=training, **limits)
+
+
+def engine_for(policy: Policy, fleet: Fleet, plan: RoundPlan, **settings: Any) -> Engine:
+    """Return an engine that knows what the server may know of simulated clients."""
+    engine = Engine(policy, plan, n_clients=fleet.n_clients, **settings)
+    known = {"samples": fleet.samples, "quality": fleet.quality, "features": fleet.features}
+    attributes = {name: np.asarray(x, float) for name, x in known.items() if x is not None}
+    if attributes:
+        engine.run(Describe(clients=np.arange(fleet.n_clients), attributes=attributes))
+    return engine
+
+
+def set_available(engine: Engine, available: IntArray) -> None:
+    """Let the engine select among these clients alone."""
+    wanted = np.zeros(engine.n_clients, dtype=bool)
+    wanted[available] = True
+    changed = np.flatnonzero(wanted != engine.pool.online[: engine.n_clients])
+    if len(changed):
+        comes = wanted[changed]
+        engine.run(SetAvailability(online=changed[comes], offline=changed[~comes]))
+
+
+def _simulate_rounds(
+    policy: Policy,
+    fleet: Fleet,
+    plan: RoundPlan,
+    *,
+    rounds: int,
+    time_s: float,
+    seed: int,
+    meter: RegretMeter | None,
+    training: Training | None,
+) -> Iterator[RoundRecord]:
+    """Simulate synchronous and over-selected rounds."""
+    engine = engine_for(policy, fleet, _without_lifetime(plan), seed=seed)
+    in_flight, reported = InFlight(plan), FalseReports(fleet.malicious)
     t, clock_s = 0, 0.0
-
-    def choose(context: RoundContext) -> IntArray:
-        cohort = policy.select(state, context, stream(seed, "policy", context.t))
-        return checked_cohort(policy, context, cohort)
-
     while t < rounds and clock_s < time_s:
         t += 1
-        available = stragglers.leave_out(fleet.available(t, clock_s))
-        online_s = fleet.online_s(clock_s)
-        context = RoundContext(
-            t=t,
-            available=available,
-            cohort_size=plan.cohort_size,
-            enough=plan.cohort_size,
-            roster=roster,
-            online_s=None if online_s is None else online_s[available],
-            opportunity=ledger.opportunity,
-        )
-        context, cohort = choose_enough(choose, context, ledger, plan.invite)
-        ledger.offer(available, plan.cohort_size)
-        outcome = run_round(cohort, fleet.latencies(t, clock_s)[cohort], plan)
-        answers = Answers(t, outcome.report, training.start() if training else None)
-        came = [answers, *stragglers.ended(clock_s + outcome.duration_s, t)]
-        stragglers.add(outcome, answers, clock_s)
-        clock_s += outcome.duration_s
+        set_available(engine, in_flight.leave_out(fleet.available(t, clock_s)))
+        opened = engine.decide(OpenRound(online_s=fleet.online_s(clock_s)), clock_s)
+        context = opened.context
+        assert context
+        regret = meter.regret(context, opened.cohort) if meter else None
+        engine.apply(opened)
+        cohort = opened.cohort
+        latency_s = fleet.latencies(t, clock_s)[cohort]
+        duration_s = round_duration(latency_s, plan)
+        report, pending = report_of(cohort, latency_s, duration_s, plan)
+        fresh = Responses(t, report, training.start() if training else None)
+        came = [fresh, *in_flight.ended(clock_s + duration_s, t)]
+        in_flight.add(cohort[pending], latency_s[pending], fresh, clock_s)
+        clock_s += duration_s
         if training:
-            came = training.round(came, weigher(policy, state, context))
-        regret = meter.regret(cohort, context) if meter else None
-        for one in came:
-            policy.observe(state, replace(context, t=one.t), hearsay.told(one.report))
-            ledger.hear(one.report)
-            if meter:
-                meter.history.book(one.report)
-        last = t == rounds or clock_s >= time_s
+            came = training.round(came, engine.weights)
+        engine.run(Respond(round=t, report=reported.of(came[0].report)), clock_s)
+        engine.run(CloseRound(round=t), clock_s)
+        for late in came[1:]:
+            engine.run(Respond(round=late.round, report=reported.of(late.report)), clock_s)
+        is_last = t == rounds or clock_s >= time_s
         yield RoundRecord(
-            t=t,
+            round=t,
             cohort=tuple(cohort.tolist()),
             kept=tuple(k for one in came for k in one.kept.tolist()),
-            cohort_size=context.cohort_size,
-            enough=plan.cohort_size,
+            n_invited=opened.n_invited,
+            target_responses=plan.target_responses,
             n_available=len(context.available),
-            duration_s=outcome.duration_s,
+            duration_s=duration_s,
             clock_s=clock_s,
-            n_timeouts=outcome.n_timeouts,
+            n_timeouts=int(np.count_nonzero(report.outcome == TIMEOUT)),
             regret=regret,
             train_loss=_mean(came[0].report.loss),
-            **(training.evaluation(clock_s, last=last) if training else {}),
+            **(training.evaluation(clock_s, last=is_last) if training else {}),
         )
+
+
+def _simulate_buffered(
+    policy: Policy,
+    fleet: Fleet,
+    plan: BufferPlan,
+    *,
+    rounds: int,
+    time_s: float,
+    seed: int,
+    training: Training | None,
+) -> Iterator[RoundRecord]:
+    """Simulate buffered rounds; a record is yielded whenever a buffer of responses was applied.
+
+    The engine is asked for one client at a time among those that are not in flight; each of these
+    selections is a round of its own. The simulated clients count versions of the model.
+    """
+    engine = engine_for(
+        policy,
+        fleet,
+        RoundPlan(target_responses=1),
+        seed=seed,
+        max_open_rounds=plan.concurrency,
+    )
+    buffer: Buffer[Invitation] = Buffer(plan)
+    in_flight: list[Invitation] = []
+    busy = np.zeros(fleet.n_clients, dtype=bool)
+    reported, n_idle, n_timeouts = FalseReports(fleet.malicious), 0, 0
+    clock_s, applied_s = 0.0, 0.0
+    while buffer.version < rounds and clock_s < time_s:
+        version = buffer.version + 1
+        while len(in_flight) < plan.concurrency:
+            available = fleet.available(version, clock_s)
+            idle = available[~busy[available]]
+            n_idle = len(idle)
+            if not n_idle:
+                break
+            set_available(engine, idle)
+            opened = engine.run(OpenRound(online_s=fleet.online_s(clock_s)), clock_s)
+            engine.run(Respond(round=opened.round, report={}), clock_s)
+            (client,) = opened.cohort.tolist()
+            latency_s = float(fleet.latencies(version, clock_s)[client])
+            sent = Invitation(
+                ends_s=clock_s + min(latency_s, plan.due_s),
+                round=opened.round,
+                client=client,
+                latency_s=latency_s,
+                version=buffer.version,
+                base=training.start() if training else None,
+            )
+            heappush(in_flight, sent)
+            busy[client] = True
+        has_room = len(in_flight) < plan.concurrency
+        if has_room and (not in_flight or in_flight[0].ends_s > clock_s + POLL_S):
+            clock_s += POLL_S
+        else:
+            ended = heappop(in_flight)
+            clock_s, busy[ended.client] = ended.ends_s, False
+            result = Responses(ended.round, ended.report(plan.due_s), ended.base)
+            if training:
+                result, updates = training.train(result)
+                ended.update = next(iter(updates), None)
+            engine.run(Respond(round=ended.round, report=reported.of(result.report)), clock_s)
+            engine.run(CloseRound(round=ended.round), clock_s)
+            if result.report.outcome[0] == OK:
+                buffer.add(ended, base=ended.version)
+            else:
+                n_timeouts += 1
+        if not buffer.is_full and clock_s < time_s:
+            continue
+        batch = buffer.take()
+        clients = [one.client for one, _ in batch]
+        updates = [one.update for one, _ in batch if one.update]
+        if training and updates:
+            weights = engine.weights(np.array(clients))
+            training.apply(
+                updates,
+                [one.base for one, _ in batch],
+                [staleness for _, staleness in batch],
+                None if weights is None else weights / len(clients),
+            )
+        is_last = buffer.version == rounds or clock_s >= time_s
+        yield RoundRecord(
+            round=buffer.version,
+            cohort=tuple(clients),
+            kept=tuple(clients),
+            n_invited=plan.buffer,
+            n_available=n_idle,
+            duration_s=clock_s - applied_s,
+            clock_s=clock_s,
+            n_timeouts=n_timeouts,
+            train_loss=float(np.mean([one.loss for one in updates])) if updates else None,
+            **(training.evaluation(clock_s, last=is_last) if training else {}),
+        )
+        applied_s, n_timeouts = clock_s, 0
+
+
+def _without_lifetime(plan: RoundPlan) -> RoundPlan:
+    """Return the plan of the engine: which clients are in flight is simulated."""
+    return RoundPlan(
+        target_responses=plan.target_responses,
+        over_selection=plan.over_selection,
+        late=plan.late,
+    )
 
 
 def _mean(values: FloatArray) -> float | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.learning.task import Params, Task, Update, Weighting, shares
-from bsfl.records import OK, FloatArray, IntArray, Report
 from bsfl.rounds import staleness_weight
+from bsfl.types import OK, BoolArray, FloatArray, IntArray, RoundReport
 
 WEIGHTINGS = ("samples", "equal", "fedau")
 CUTOFF = 50
@@ -18,25 +18,32 @@ CUTOFF = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What came of invitations that went out together.
+class Responses:
+    """Results of invitations of one round that came together.
 
     Attributes:
-        t: The round in which they went out.
-        report: What each client showed.
+        round: The round of the invitations.
+        report: The results.
         base: The model that was sent; None where nothing is trained.
-        staleness: How often the model has changed since.
+        staleness: How many rounds have ended since.
+        is_dropped: Whether they came late and are not applied.
     """
 
-    t: int
-    report: Report
+    round: int
+    report: RoundReport
     base: Params = None
     staleness: int = 0
+    is_dropped: bool = False
+
+    @property
+    def is_kept(self) -> BoolArray:
+        """Whether each response enters the model."""
+        return np.asarray((self.report.outcome == OK) & (not self.is_dropped))
 
     @property
     def kept(self) -> IntArray:
-        """The clients whose answers enter the model."""
-        return np.asarray(self.report.clients[self.report.outcome == OK])
+        """The clients whose responses enter the model."""
+        return np.asarray(self.report.clients[self.is_kept])
 
 
 @dataclass(slots=True)
@@ -63,7 +70,7 @@ class Training:
     _absence: "Absence | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        checks.one_of("weighting", self.weighting, WEIGHTINGS)
+        validation.one_of("weighting", self.weighting, WEIGHTINGS)
         if self.weighting == "fedau":
             self._absence = Absence(self.task.samples)
 
@@ -73,32 +80,35 @@ class Training:
             self.model = self.task.init(self.seed)
         return self.model
 
-    def train(self, answers: Answers) -> tuple[Answers, list[Update]]:
-        """Let those whose work counts train; return the report with their losses and sizes, too."""
-        report = answers.report
-        counts = report.outcome == OK
+    def train(self, responses: Responses) -> tuple[Responses, list[Update]]:
+        """Train the clients whose responses are kept; add their losses and sizes to the report."""
+        report, counts = responses.report, responses.is_kept
         updates = list(
-            self.task.train(answers.base, report.clients[counts], t=answers.t, seed=self.seed)
+            self.task.train(
+                responses.base, report.clients[counts], t=responses.round, seed=self.seed
+            )
         )
         loss, samples = report.loss.copy(), report.samples.copy()
         loss[counts] = [update.loss for update in updates]
         samples[counts] = [update.samples for update in updates]
-        return replace(answers, report=replace(report, loss=loss, samples=samples)), updates
+        return replace(responses, report=replace(report, loss=loss, samples=samples)), updates
 
     def round(
-        self, came: Sequence[Answers], weigh: Callable[[IntArray], FloatArray] | None = None
-    ) -> list[Answers]:
+        self,
+        came: Sequence[Responses],
+        weigh: Callable[[IntArray], FloatArray | None] = lambda clients: None,
+    ) -> list[Responses]:
         """Train what came in a round, apply it, and return it with losses and sizes.
 
         Args:
-            came: Answers to this round, and to earlier ones.
-            weigh: Returns what clients weigh, as a policy wants it; None: by `weighting`.
+            came: Responses to this round, and to earlier ones.
+            weigh: Returns the weights that a policy gives clients; None: by `weighting`.
         """
         trained = [self.train(one) for one in came]
         updates = [update for _, ones in trained for update in ones]
         bases = [one.base for one, ones in trained for _ in ones]
         stale = [one.staleness for one, ones in trained for _ in ones]
-        weights = None if weigh is None else weigh(np.array([u.client for u in updates], np.int64))
+        weights = weigh(np.array([u.client for u in updates], np.int64))
         self.apply(updates, bases, stale, weights)
         return [one for one, _ in trained]
 

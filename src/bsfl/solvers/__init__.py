@@ -1,29 +1,25 @@
-"""Arrays in, indices out: three ways to choose the cohort with the largest energy.
+"""Solvers that select the cohort with the largest energy, from arrays to indices.
 
-A Solver takes (u, g, m, alpha, rng) so that a policy can use any of them; SOLVERS names them.
+All take (u, g, m, alpha, rng), so that a policy can use any of them; SOLVERS lists them by name.
 """
 
 from functools import partial
 from typing import Protocol
 
-from bsfl.records import FloatArray, IntArray, Rng
-from bsfl.registry import Registry
+from bsfl._core.registry import Registry
 from bsfl.solvers.annealing import PROPOSALS, AnnealingPath, Proposal, anneal, solve_annealing
-from bsfl.solvers.choice import Choice, best_with, best_without
-from bsfl.solvers.exact import solve_exact
-from bsfl.solvers.problem import TooManyCohorts, energy, solve_exhaustive
+from bsfl.solvers.exact import energy, solve_exact
+from bsfl.solvers.exhaustive import TooManyCohorts, solve_exhaustive
+from bsfl.types import FloatArray, IntArray, Rng
 
 __all__ = [
     "PROPOSALS",
     "SOLVERS",
     "AnnealingPath",
-    "Choice",
     "Proposal",
     "Solver",
     "TooManyCohorts",
     "anneal",
-    "best_with",
-    "best_without",
     "energy",
     "solve_annealing",
     "solve_exact",
@@ -31,7 +27,7 @@ __all__ = [
 ]
 
 ANNEALING_STEPS = 5000
-"""Steps of the annealing solvers that are chosen by name."""
+"""Steps of the annealing solvers in SOLVERS."""
 
 
 class Solver(Protocol):

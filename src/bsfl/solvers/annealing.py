@@ -1,15 +1,15 @@
-"""Simulated annealing, the paper's way to choose a cohort; kept as a yardstick.
+"""Simulated annealing, the paper's solver, as a reference for the exact one.
 
-The exact solver is faster and never worse. This file shows by how much, and holds the three
-neighbourhoods that the name ALSA could mean:
+The exact solver is faster and never worse; this module measures by how much. It has the
+three neighbourhoods that the name ALSA could mean:
 
     swap          SA: replace a uniform member by a uniform outsider
-    symmetric     ALSA as printed: the two cohorts differ in one client, which has the lowest u or
-                  the lowest g in the cohort it belongs to; drawn uniformly from that neighbourhood
+    symmetric     ALSA as published: the two cohorts differ in one client, which has the lowest u or
+                  the lowest g in its cohort; drawn uniformly from that neighbourhood
     drop-weakest  the accelerating half of it: replace the member with the lowest u or the lowest
-                  g, by a coin, with a uniform outsider
+                  g, with equal probability, by a uniform outsider
 
-One step costs O(log m): the weakest members sit on heaps that forget lazily, and the energy is
+One step costs O(log m): the weakest members are on heaps with lazy deletion, and the energy is
 updated, never recomputed.
 """
 
@@ -22,9 +22,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from bsfl import checks
-from bsfl.records import FloatArray, IntArray, Rng
-from bsfl.solvers.problem import check_problem
+from bsfl import validation
+from bsfl.solvers.exact import check_problem
+from bsfl.types import FloatArray, IntArray, Rng
 
 Proposal = Literal["swap", "symmetric", "drop-weakest"]
 PROPOSALS: tuple[Proposal, ...] = get_args(Proposal)
@@ -59,8 +59,8 @@ def anneal(
     exp((E' - E) / T_i). Delta_max = (max u - min u) + alpha (max g - min g) over finite values.
     """
     u, g = check_problem(u, g, m, alpha)
-    checks.natural("steps", steps, low=0)
-    checks.one_of("proposal", proposal, PROPOSALS)
+    validation.natural("steps", steps, low=0)
+    validation.one_of("proposal", proposal, PROPOSALS)
     if m == len(u):
         only = float(u.min() + alpha * g.mean())
         return AnnealingPath(np.arange(m), np.full(steps + 1, only))
@@ -85,7 +85,7 @@ def anneal(
 
 
 class _LazyHeap:
-    """A cohort ordered by one value; clients that leave are forgotten when they reach the top.
+    """A cohort ordered by one value, with lazy deletion of clients that leave.
 
     Attributes:
         rank: Position of every client by rising value, ties by index.
@@ -109,7 +109,7 @@ class _LazyHeap:
         return client
 
     def weakest_but(self, client: int) -> int:
-        """Return the member with the lowest value when `client`, a member, is not counted."""
+        """Return the member with the lowest value except for `client`, a member."""
         self.is_member[client] = 0
         second = self.weakest()
         self.is_member[client] = 1
@@ -118,7 +118,7 @@ class _LazyHeap:
 
 
 class _Walk:
-    """The current cohort with everything a step needs at hand.
+    """The current cohort, indexed so that a step is fast.
 
     Attributes:
         inside, outside: Members and outsiders, in no order.
@@ -179,12 +179,12 @@ def _drop_weakest(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
 
 
 def _symmetric(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
-    """Draw uniformly from the printed neighbourhood.
+    """Draw uniformly from the published neighbourhood.
 
-    It has two parts: (a) a weakest member leaves for any outsider; (b) any other member leaves and
-    the newcomer is weaker, in u or in g, than everyone inside. The newcomers of (b) are the
-    clients ranked below the weakest member in u or in g; one that is both would be drawn twice as
-    often, so every second one of those draws is repeated from the start.
+    It has two parts: (a) a weakest member is replaced by any outsider; (b) any other member is
+    replaced by an outsider that is weaker, in u or in g, than all members. The outsiders of (b) are
+    the clients ranked below the weakest member in u or in g; one that is both would be drawn twice
+    as often, so every second one of those draws is repeated from the start.
     """
     slowest, rarest = walk.by_u.weakest(), walk.by_g.weakest()
     weakest = [slowest] if slowest == rarest else [slowest, rarest]

@@ -1,6 +1,6 @@
-"""Questions asked of the simulator. Every study has one shape: play(folder, effort) -> Findings."""
+"""Experiments on the simulator. Every study implements play(folder, effort) -> Report."""
 
-from bsfl.registry import Registry
+from bsfl._core.registry import Registry
 
 STUDIES: Registry[type] = Registry(
     "study",
@@ -11,25 +11,28 @@ STUDIES: Registry[type] = Registry(
         "generalization": "bsfl.studies.paper:Generalization",
         "annealing": "bsfl.studies.annealing:Annealing",
         "annealing-graph": "bsfl.studies.annealing:AnnealingGraph",
-        "radius": "bsfl.studies.radius:Radius",
+        "confidence-width": "bsfl.studies.radius:ConfidenceWidth",
         "rounds": "bsfl.studies.rounds:RoundKinds",
-        "liars": "bsfl.studies.liars:Liars",
+        "malicious-clients": "bsfl.studies.malicious:MaliciousReports",
         "drift": "bsfl.studies.ablations:Drift",
         "cold-start": "bsfl.studies.ablations:ColdStart",
         "jitter": "bsfl.studies.ablations:Jitter",
-        "floor": "bsfl.studies.ablations:FloorHeld",
+        "min-participation": "bsfl.studies.ablations:FloorHeld",
     },
     group="bsfl.studies",
 )
-"""Every study; its code is imported when it is asked for, as it needs extras."""
+"""Every study, imported on first use because it needs extras."""
 
-ABLATIONS = ("rounds", "liars", "radius", "drift", "cold-start", "jitter", "floor")
-"""Studies of one choice, for `bsfl ablation`: how rounds close, who lies, options of BSFL."""
+ABLATIONS = (
+    *("rounds", "malicious-clients", "confidence-width"),
+    *("drift", "cold-start", "jitter", "min-participation"),
+)
+"""Studies of one design choice, for `bsfl ablation`: rounds, false reports, options of BSFL."""
 FIGURES = ("annealing", "annealing-graph", "generalization")
-"""Studies that make a figure of the paper, for `bsfl reproduce`."""
+"""Studies that reproduce a figure of the paper, for `bsfl reproduce`."""
 PAPER_SCENARIOS = (
     *("regret-iid", "regret-noniid", "regret-iid-500", "regret-noniid-500"),
     *("linear-iid", "linear-noniid", "fmnist-iid", "fmnist-iid-paper", "fmnist-noniid"),
     *("cifar10-iid", "cifar10-noniid"),
 )
-"""Scenarios behind its other figures; the paper could not compute the regret of 500 clients."""
+"""Scenarios of its other figures; the paper could not compute the regret for 500 clients."""

@@ -1,7 +1,7 @@
-"""What each option of BSFL buys, measured.
+"""Ablations: the effect of each option of BSFL.
 
-An ablation runs a few scenarios that train nothing and condenses them into rows of numbers, each
-with its 95 % interval over seeds.
+An ablation runs a few scenarios without training and summarises them in rows of numbers, each with
+its 95 % interval over seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,19 @@ import numpy as np
 from bsfl.analysis.metrics import fair_selections, selections
 from bsfl.analysis.statistics import Interval, interval
 from bsfl.analysis.tables import table_of
-from bsfl.fairness import gini, participation
+from bsfl.estimators.fairness import gini, participation
 from bsfl.frame import Better
-from bsfl.records import FloatArray
-from bsfl.report import Findings
+from bsfl.report import Report
 from bsfl.report.plots import Plot
 from bsfl.runs import Results, took_part
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort, changed
+from bsfl.types import FloatArray
 
 FLOOR, FLOOR_PART, FLOOR_ROUNDS = 0.8, 5, 1000
-"""The floor that is asked for; from which part of the run on it must hold; and for how long."""
+"""Required participation ratio; the first 1 / FLOOR_PART of a run does not count; its rounds."""
 FLOOR_SEED = 100
-"""Seed of the first world: the controller was adjusted on others."""
+"""First seed; the controller was tuned with others."""
 FLOOR_FLEETS = (
     *("phones-iid", "phones-quantity", "authors-bimodal", "authors-three-speeds"),
     *("drift", "flaky", "availability-8pct"),
@@ -33,44 +33,44 @@ FLOOR_FLEETS = (
 
 Row = dict[str, str | Interval | None]
 Found = dict[str, Results]
-"""Results by the name of their scenario."""
+"""Results by name of the scenario."""
 
 
 class Ablation:
-    """A study of one option: subclasses say which scenarios are played and what is compared."""
+    """A study of one option: subclasses define which scenarios run and what is compared."""
 
     scenarios: ClassVar[Sequence[str]]
     better: ClassVar[Mapping[str, Better]]
 
     def verdict(self, rows: Sequence[Row]) -> str:
-        """Return the answer in a sentence."""
+        """Return the conclusion in one sentence."""
         raise NotImplementedError
 
     def rows(self, found: Found) -> list[Row]:
-        """Return what came out."""
+        """Return the rows of the table."""
         raise NotImplementedError
 
     def plots(self, found: Found) -> list[Plot]:
-        """Return what is drawn of it."""
+        """Return the figures."""
         return []
 
     def adapt(self, scenario: Scenario) -> Scenario:
-        """Return what is played instead of one of the scenarios."""
+        """Return the scenario to run, changed from one of `scenarios`."""
         return scenario
 
     def run(self, folder: Path, effort: Effort) -> Found:
-        """Run what is missing in the folder."""
-        played = {name: self.adapt(find_scenario(name)) for name in self.scenarios}
-        return {name: effort.run(one, folder / name) for name, one in played.items()}
+        """Complete the runs in the folder and return the results."""
+        adapted = {name: self.adapt(find_scenario(name)) for name in self.scenarios}
+        return {name: effort.run(one, folder / name) for name, one in adapted.items()}
 
-    def play(self, folder: Path, effort: Effort) -> Findings:
+    def play(self, folder: Path, effort: Effort) -> Report:
         found = self.run(folder, effort)
         rows, about = self.rows(found), str(type(self).__doc__)
         plain = [
             {k: v.as_json() if isinstance(v, Interval) else v for k, v in row.items()}
             for row in rows
         ]
-        return Findings(
+        return Report(
             title=about,
             verdict=[self.verdict(rows)],
             numbers={"about": about, "rows": plain},
@@ -80,34 +80,34 @@ class Ablation:
 
 
 def cell(row: Row, column: str) -> Interval:
-    """Return a number of a row."""
+    """Return an interval of a row."""
     found = row[column]
     assert isinstance(found, Interval)
     return found
 
 
 def mean(row: Row, column: str) -> float:
-    """Return the mean of a number of a row."""
+    """Return the mean of an interval of a row."""
     return cell(row, column).mean
 
 
 def mean_rounds(results: Results, label: str) -> FloatArray:
-    """Return the mean virtual seconds of a round, world by world."""
+    """Return the mean virtual seconds per round, by seed."""
     return np.array([r["duration_s"].mean() for r in results.records(label)])
 
 
 class ColdStart(Ablation):
-    """What does a model of strangers buy, when most clients are met once at most?"""
+    """How much does a model of unseen clients help, when most clients are selected once at most?"""
 
     scenarios = ("ablation-cold-start",)
     better = dict.fromkeys(("mean round (s)", "over random", "over means", "Gini"), "less")
 
     def verdict(self, rows: Sequence[Row]) -> str:
         best = min(rows, key=lambda row: mean(row, "mean round (s)"))
-        took, part = cell(best, "mean round (s)"), cell(best, "over random")
+        round_s, ratio = cell(best, "mean round (s)"), cell(best, "over random")
         return (
-            f"{best['policy']} has the shortest rounds: {took.text()} s, {part.text('.2f')} times "
-            f"those of random selection, at a Gini of {mean(best, 'Gini'):.2f}."
+            f"{best['policy']} has the shortest rounds: {round_s.text()} s, {ratio.text('.2f')} "
+            f"times those of random selection, at a Gini of {mean(best, 'Gini'):.2f}."
         )
 
     def rows(self, found: Found) -> list[Row]:
@@ -126,12 +126,12 @@ class ColdStart(Ablation):
 
 
 class Jitter(ColdStart):
-    """What does an index of the tail buy, when half of the clients are jittery?"""
+    """How much does an index of tail latencies help, when half of the clients are jittery?"""
 
     scenarios = ("ablation-jitter",)
 
     def rows(self, found: Found) -> list[Row]:
-        """Compare with the mean-based index of the same alpha, too."""
+        """Compare also with the mean-based index of the same alpha."""
         (results,) = found.values()
         rows = super().rows(found)
         for row in rows:
@@ -144,7 +144,7 @@ class Jitter(ColdStart):
 
 
 class Drift(Ablation):
-    """How much time do memories that fade lose, when a third of the fleet changes speed?"""
+    """How much time do forgetting estimators lose, when a third of the clients change speed?"""
 
     scenarios = ("ablation-drift", "ablation-steady")
     better = dict.fromkeys(("before (s)", "after (s)"), "less")  # random selection loses nothing
@@ -152,14 +152,14 @@ class Drift(Ablation):
     def verdict(self, rows: Sequence[Row]) -> str:
         by_name = {str(row["policy"]): row for row in rows}
         best = min(rows, key=lambda row: mean(row, "after (s)"))
-        after, kept = (cell(row, "after (s)").text() for row in (best, by_name["stationary"]))
+        after, base = (cell(row, "after (s)").text() for row in (best, by_name["stationary"]))
         return (
-            f"{best['policy']} is quickest after the change: {after} s, where {kept} s "
-            "go by if nothing is forgotten."
+            f"{best['policy']} is fastest after the change: {after} s, compared with {base} s "
+            "without forgetting."
         )
 
     def rows(self, found: Found) -> list[Row]:
-        """Compare the time lost after a change with that of the policy that never forgets."""
+        """Compare the time lost after a change with that of the stationary policy."""
         drift, steady = found["ablation-drift"], found["ablation-steady"]
         change = drift.scenario.fleet.drift
         assert change
@@ -187,63 +187,63 @@ class Drift(Ablation):
         ]
 
 
-def least_shares(results: Results, label: str) -> FloatArray:
-    """Return the smallest part of its share that a client had at any time, world by world."""
+def min_participations(results: Results, label: str) -> FloatArray:
+    """Return the smallest participation ratio of any client at any time, by seed."""
     rate = fair_selections(results, label) / results.scenario.rounds
-    least = []
+    smallest = []
     for records, fair in zip(results.records(label), rate, strict=True):
-        chosen = [participation(cohort, len(fair)) for cohort in took_part(records)]
-        share = np.cumsum(chosen, axis=0) / np.outer(records["t"], fair)
-        least.append(share[len(records) // FLOOR_PART :].min())
-    return np.array(least)
+        counts = [participation(cohort, len(fair)) for cohort in took_part(records)]
+        ratio = np.cumsum(counts, axis=0) / np.outer(records["round"], fair)
+        smallest.append(ratio[len(records) // FLOOR_PART :].min())
+    return np.array(smallest)
 
 
 class FloorHeld(Ablation):
-    """Does every client get 80 % of its share, in every fleet of the arena?"""
+    """Is every participation ratio at least 0.8, in every fleet of the benchmark suite?"""
 
     scenarios = FLOOR_FLEETS
     better: ClassVar[Mapping[str, Better]] = {}  # fleets differ
 
     def verdict(self, rows: Sequence[Row]) -> str:
-        least = {
+        smallest = {
             str(one["policy"]): min(
-                mean(row, "least share") for row in rows if row["policy"] == one["policy"]
+                mean(row, "min participation") for row in rows if row["policy"] == one["policy"]
             )
             for one in rows
         }
-        by_chance = least.pop("random")
-        best = max(least, key=lambda policy: least[policy])
+        by_chance = smallest.pop("random")
+        best = max(smallest, key=lambda policy: smallest[policy])
         return (
-            f"With {best} the least served client has {least[best]:.2f} of its share or more in "
-            f"every fleet, with random selection {by_chance:.2f}, on average over worlds."
+            f"With {best} the minimum participation is {smallest[best]:.2f} or more in every "
+            f"fleet, with random selection {by_chance:.2f}, on average over seeds."
         )
 
     def adapt(self, scenario: Scenario) -> Scenario:
-        """Return the fleet of an arena's scenario with policies that are asked for a floor."""
+        """Return a scenario without training, with policies that keep the floor."""
         fleet = dict(scenario.source["fleet"])
-        if scenario.learning:  # clients take as long as if they trained
-            held = scenario.learning.data(scenario.fleet.n_clients, seed=FLOOR_SEED).samples
-            spread = float(np.log(held).std()) if held.std() > 1 else 0.0
-            fleet["data"] = {"mean_samples": float(held.mean()), "size_sigma": spread}
+        if scenario.learning:  # the latencies are those of training
+            sizes = scenario.learning.data(scenario.fleet.n_clients, seed=FLOOR_SEED).samples
+            spread = float(np.log(sizes).std()) if sizes.std() > 1 else 0.0
+            fleet["data"] = {"mean_samples": float(sizes.mean()), "size_sigma": spread}
         if "drift" in fleet:
             fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
-        asked = {"policy": "bsfl", "alpha": {"kind": "floor", "share": FLOOR}}
+        floor = {"policy": "bsfl", "alpha": {"kind": "min-participation", "share": FLOOR}}
         policies = {
-            "floor-paper": asked,
-            "floor-bernstein": {**asked, "index": {"kind": "means", "radius": "bernstein"}},
-            "floor-lognormal": {**asked, "index": {"kind": "lognormal"}},
+            "floor-paper": floor,
+            "floor-bernstein": {**floor, "index": {"kind": "ucb", "confidence_width": "bernstein"}},
+            "floor-lognormal": {**floor, "index": {"kind": "lognormal"}},
             "random": {},
         }
         length = {"learning": None, "time_s": None, "rounds": FLOOR_ROUNDS}
         return changed(scenario, fleet=fleet, first_seed=FLOOR_SEED, policies=policies, **length)
 
     def rows(self, found: Found) -> list[Row]:
-        """Return the least share that any client ever had after the first part of the run."""
+        """Return the minimum participation after the first part of the run."""
         return [
             {
                 "fleet": name,
                 "policy": label,
-                "least share": interval(least_shares(results, label)),
+                "min participation": interval(min_participations(results, label)),
                 "mean round over random": interval(
                     mean_rounds(results, label) / mean_rounds(results, "random")
                 ),

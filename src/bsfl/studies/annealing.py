@@ -1,4 +1,4 @@
-"""How far annealing stays from the optimum, and which neighbourhood wins."""
+"""The gap between annealing and the optimum, and a comparison of its neighbourhoods."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,43 +10,43 @@ import numpy as np
 from bsfl.analysis.statistics import interval
 from bsfl.analysis.tables import Table
 from bsfl.extras import in_parallel
-from bsfl.randomness import stream
-from bsfl.records import FloatArray, IntArray, Rng
-from bsfl.report import Findings
+from bsfl.random import stream
+from bsfl.report import Report
 from bsfl.report.plots import Bars, Line, Panel, Plot, Points, Rule, curve
 from bsfl.solvers import PROPOSALS, Proposal, anneal, energy, solve_exact
 from bsfl.studies.study import Effort
+from bsfl.types import FloatArray, IntArray, Rng
 
 ALPHA = 1.0
 PAPER_WIN_RATE = 0.983
-"""Share of runs in which, the paper says, ALSA ended above SA."""
+"""Share of runs in which ALSA ended above SA, according to the paper."""
 STATES = ("last_state", "best_state")
-"""States of a walk that are compared: where it ends, as the paper counts, and the best visited."""
+"""States of a walk that are compared: the last, as in the paper, and the best visited."""
 NAMES = {
     "swap": "SA (swap)",
-    "symmetric": "ALSA as printed (symmetric)",
+    "symmetric": "ALSA as published (symmetric)",
     "drop-weakest": "ALSA, accelerating half (drop-weakest)",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One drawn instance: indices u in [0, 1] and g in [-1, 1], m places."""
+    """A random instance: indices u in [0, 1] and g in [-1, 1], cohort size m."""
 
     u: FloatArray
     g: FloatArray
     m: int
 
     def energy(self, cohort: IntArray) -> float:
-        """Return what a cohort is worth."""
+        """Return the energy of a cohort."""
         return energy(self.u, self.g, cohort, ALPHA)
 
     def optimum(self) -> float:
-        """Return what the best cohort is worth."""
+        """Return the energy of the best cohort."""
         return self.energy(solve_exact(self.u, self.g, self.m, ALPHA))
 
     def walk(self, proposal: Proposal, steps: int, rng: Rng) -> FloatArray:
-        """Return the energies on the way of annealing, at the start and after every step."""
+        """Return the energies of an annealing run, at the start and after every step."""
         start = self.u, self.g, self.m, ALPHA
         return anneal(*start, steps=steps, proposal=proposal, rng=rng).energies
 
@@ -108,7 +108,7 @@ class NeighbourGraph:
 
 
 def neighbour_graph(problem: Problem, proposal: str) -> NeighbourGraph:
-    """Return the graph on which SA ("swap") or ALSA as printed ("symmetric") walks."""
+    """Return the graph on which SA ("swap") or ALSA as published ("symmetric") walks."""
     cohorts = np.array(list(combinations(range(len(problem.u)), problem.m)))
     energies = np.array([problem.energy(cohort) for cohort in cohorts])
     states = [frozenset(cohort) for cohort in cohorts.tolist()]
@@ -123,9 +123,9 @@ def neighbour_graph(problem: Problem, proposal: str) -> NeighbourGraph:
 
 
 class Annealing:
-    """How far SA and ALSA stay from the exact optimum, and which of them wins."""
+    """How far are SA and ALSA from the exact optimum, and which of them is better?"""
 
-    def play(self, folder: Path, effort: Effort) -> Findings:
+    def play(self, folder: Path, effort: Effort) -> Report:
         steps, runs, instances = (2000, 5, 200) if effort.quick else (5000, 20, 2000)
         problem = draw_problem(0, n_clients=500, m=25)
         paths, optimum = energy_paths(problem, steps=steps, runs=runs, jobs=effort.jobs)
@@ -138,7 +138,7 @@ class Annealing:
             "mean_energy_at_the_end": {p: float(e[:, -1].mean()) for p, e in paths.items()},
             "mean_best_energy": {p: float(e.max(axis=1).mean()) for p, e in paths.items()},
         }
-        return Findings(
+        return Report(
             title="SA and ALSA against the exact optimum",
             numbers={
                 "paper_win_rate_alsa_over_sa": PAPER_WIN_RATE,
@@ -179,7 +179,7 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
         gaps.append(Bars(label=label, names=names, height=height, is_stacked=False))
     return Plot(
         name="annealing",
-        caption="How far annealing stays from the optimum: one problem, and many.",
+        caption="The gap between annealing and the optimum: on one problem, and on many.",
         panels=[
             Panel(
                 x="step",
@@ -197,9 +197,9 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
 
 
 class AnnealingGraph:
-    """Which cohorts SA and ALSA can go to from each, for cohorts of 4 out of 8."""
+    """Which cohorts are neighbours of each other in SA and ALSA, for cohorts of 4 out of 8?"""
 
-    def play(self, folder: Path, effort: Effort) -> Findings:
+    def play(self, folder: Path, effort: Effort) -> Report:
         problem = draw_problem(3, n_clients=8, m=4)
         titles = {
             "swap": "SA: any one client differs",
@@ -220,7 +220,7 @@ class AnnealingGraph:
             panels.append(Panel(title=title, marks=[edges, states], has_axes=False))
         title = "Cohorts of 4 out of 8; ring = clients that differ from the optimum"
         plot = Plot(name="annealing-graph", caption=f"{title}.", panels=panels, title=title)
-        return Findings(
+        return Report(
             title="Neighbour graphs of SA and ALSA",
             numbers={"states": len(names), "edges": n_edges},
             plots=[plot],
@@ -228,7 +228,7 @@ class AnnealingGraph:
 
 
 def _rings(graph: NeighbourGraph) -> FloatArray:
-    """Return a place for every state: distance from the optimum as radius, spread by energy."""
+    """Return the position of every state: its distance from the optimum is the radius."""
     best = set(graph.cohorts[np.argmax(graph.energies)].tolist())
     distance = np.array([len(best - set(c)) for c in graph.cohorts.tolist()])
     place = np.zeros((len(distance), 2))

@@ -1,8 +1,8 @@
-"""Every policy in every scenario: tuned by the same budget, then compared in the same worlds.
+"""Every policy in every scenario: tuned with the same budget, then compared on the same seeds.
 
-DIR/tuning/<scenario>/      candidate settings in one world that is not used again
-DIR/<scenario>/             the chosen settings in the worlds that count
-DIR/<scenario>/front.json   what BSFL and the genie reach with other weights: time, participation
+DIR/tuning/<scenario>/      candidate settings, with a seed that is used for tuning only
+DIR/<scenario>/             the selected settings, with the evaluation seeds
+DIR/<scenario>/front.json   round times and Gini of BSFL and the genie with other weights
 """
 
 import copy
@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.analysis.summary import Summary, summarise
 from bsfl.analysis.tables import summary_table, winners_table
 from bsfl.analysis.target import at_the_end, find_target, time_to
 from bsfl.analysis.verdict import overall
 from bsfl.errors import InvalidInput
+from bsfl.estimators.fairness import gini
 from bsfl.extras import in_parallel
-from bsfl.fairness import gini
-from bsfl.files import sealed
+from bsfl.persistence import checksummed
 from bsfl.policies import POLICIES
-from bsfl.report import Findings
+from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
 from bsfl.runs import Results
 from bsfl.runs.run import play
@@ -32,34 +32,32 @@ from bsfl.scenario import Scenario, find_scenario
 from bsfl.scenario.learning_spec import LINEAR
 from bsfl.studies.study import ROUNDS, Effort, changed, totals, with_policies
 
-ARENA = (
+BENCHMARK_SUITE = (
     *("phones-iid", "phones-dirichlet", "phones-quantity", "authors-bimodal"),
     *("authors-three-speeds", "availability-8pct", "drift", "flaky", "phones-week"),
 )
 """The scenarios of the leaderboard."""
-COMPETITORS = tuple(
-    name for name, policy in POLICIES.items() if not getattr(policy, "knows_truth", False)
-)
-"""The policies of the leaderboard: all but those that are told true speeds."""
+COMPETITORS = tuple(name for name, policy in POLICIES.items() if not policy.is_oracle)
+"""The policies of the leaderboard: all but oracles, which know the true latencies."""
 CANDIDATES: dict[str, tuple[dict[str, Any], ...]] = {
-    name: ({}, *policy.tuning) for name, policy in POLICIES.items() if hasattr(policy, "tuning")
+    name: ({}, *policy.search_space) for name, policy in POLICIES.items() if policy.search_space
 }
-"""What each policy may be tuned to: its defaults first, then what its class says."""
+"""Candidate settings of each policy: its defaults first, then the search space of its class."""
 FIRST_SEED, TUNING_SEED = 300, 10_000
-"""Seeds of the worlds that count, which nothing was chosen in, and of the world for tuning."""
+"""First seed of the evaluation, which no setting was chosen with, and the seed for tuning."""
 QUICK_PART, QUICK_SEEDS = 4, 1
-"""A quick leaderboard plays a quarter of the time in one world."""
+"""A quick leaderboard runs a quarter of the time with one seed."""
 FRONT_ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 100.0, 300.0, 1000.0)
 FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "BSFL as printed": ("bsfl", {}),
+    "BSFL as published": ("bsfl", {}),
     "BSFL lognormal": ("bsfl", {"index": {"kind": "lognormal"}}),
     "BSFL lognormal, optimistic": ("bsfl", {"index": {"kind": "lognormal", "optimism": 2.0}}),
     "genie": ("genie", {}),
 }
-"""Whose fronts of round time against participation are drawn, weight by weight.
+"""Policies whose Pareto fronts of round time and participation are drawn, over their weights.
 
-BSFL with the index as printed, with the one it may be tuned to, and with that and more optimism,
-which pays where few clients take part: it finds the quickest of all.
+BSFL has its published index, the index that it may be tuned to, and that index with more optimism,
+which helps where few clients participate: it finds the fastest of all clients.
 """
 N_COLUMNS = 4
 
@@ -68,7 +66,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One scenario of the leaderboard: the numbers, what each policy was tuned to, and fronts."""
+    """Results of one scenario of the leaderboard, with the tuned settings and the fronts."""
 
     summary: Summary
     settings: dict[str, Settings]
@@ -79,7 +77,7 @@ class Standing:
         return {**self.summary.as_json(), "settings": self.settings, "fronts": self.fronts}
 
     def note(self) -> str:
-        """Return the settings in words."""
+        """Return a sentence with the settings of all policies."""
         used = []
         for name, settings in self.settings.items():
             words = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
@@ -87,12 +85,12 @@ class Standing:
         return f"Settings: {''.join(used)}{'all others' if used else 'all'} with their defaults."
 
     def panel(self) -> Panel:
-        """Return mean round time against Gini, with fronts."""
+        """Return a plot of mean round time against Gini, with fronts."""
         marks: list[Mark] = []
         for name in FRONTS:
-            own = [p for p in self.fronts if p["front"] == name]
-            if own:
-                x, y = np.array(sorted((p["gini"], p["mean_round_s"]) for p in own)).T
+            points = [p for p in self.fronts if p["front"] == name]
+            if points:
+                x, y = np.array(sorted((p["gini"], p["mean_round_s"]) for p in points)).T
                 marks.append(Line(label=f"{name}, other weights", x=x, y=y, is_grey=True))
         for label in self.summary.policies:
             x, y = (np.array([self.summary.mean(label, k)]) for k in ("gini", "mean_round_s"))
@@ -103,55 +101,55 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
-    """Which policy trains quickest, in which world?
+    """Which policy trains fastest, in which scenario?
 
     Attributes:
-        scenarios: The worlds, by name or file; each trains.
-        policies: Who competes, by registry name.
-        tune: How many candidate settings each policy may try; 1: its defaults are taken.
-        rounds: How rounds are closed, the same for all: "over-selection", "barrier" or "no
-            barrier".
-        engine: What trains, "jax" or "fast"; None: as each scenario says.
+        scenarios: Scenarios that train, by name or file.
+        policies: The policies to compare, by registry name.
+        tune: Number of candidate settings to tune each policy over; 1: its defaults are used.
+        rounds: How rounds close, for all policies: "over-selection", "synchronous" or
+            "asynchronous".
+        engine: Training engine, "jax" or "fast"; None: from each scenario.
     """
 
-    scenarios: tuple[str, ...] = ARENA
+    scenarios: tuple[str, ...] = BENCHMARK_SUITE
     policies: tuple[str, ...] = COMPETITORS
     tune: int = 1
     rounds: str = "over-selection"
     engine: str | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of("rounds", self.rounds, tuple(ROUNDS))
-        checks.between("tune", self.tune, 1, max(map(len, CANDIDATES.values())))
+        validation.one_of("rounds", self.rounds, tuple(ROUNDS))
+        validation.between("tune", self.tune, 1, max(map(len, CANDIDATES.values())))
         for name in self.policies:
-            POLICIES.find(name)  # it says what is known
+            POLICIES.find(name)  # its error lists the known policies
 
-    def play(self, folder: Path, effort: Effort) -> Findings:
+    def play(self, folder: Path, effort: Effort) -> Report:
         scenarios = [find_scenario(name) for name in self.scenarios]
         for one in scenarios:
             if not one.learning or getattr(one.learning, "dataset", None) == LINEAR:
                 raise InvalidInput(f"{one.name} trains no classifier, so it has no leaderboard")
-        scenarios = [played(one, self.rounds, self.engine) for one in scenarios]
+        scenarios = [for_leaderboard(one, self.rounds, self.engine) for one in scenarios]
         if effort.quick:
             scenarios = [quick(one) for one in scenarios]
         standings = self.compete(scenarios, folder, effort)
-        tried = f"Every policy could try up to {self.tune} settings in a world of its own."
+        tuning = f"Every policy was tuned over up to {self.tune} settings, with a separate seed."
         summaries = [one.summary for one in standings]
         winners = [winners_table(summaries)] if len(summaries) > 1 else []
         pareto = Plot(
             name="pareto",
-            question="What do short rounds cost in evenness?",
-            caption="Lower and further left is better. The grey lines are what BSFL, and the genie "
-            "that is told true speeds, reach with other weights.",
+            question="What do short rounds cost in fairness?",
+            caption="Lower and further left is better. The grey lines show BSFL, and the genie, "
+            "which knows the true latencies, with other weights.",
             panels=[one.panel() for one in standings],
             n_columns=N_COLUMNS,
         )
-        return Findings(
+        return Report(
             title="Leaderboard",
             verdict=[
                 *overall(summaries),
-                f"Times are virtual, rounds close by {self.rounds}. "
-                f"{tried if self.tune > 1 else 'Nothing was tuned.'}",
+                f"Times are virtual; rounds: {self.rounds}. "
+                f"{tuning if self.tune > 1 else 'No policy was tuned.'}",
                 *(line for one in standings for line in one.summary.mixed()),
             ],
             numbers={
@@ -163,15 +161,15 @@ class Leaderboard:
                 *winners,
                 *(summary_table(one.summary, "leaderboard", one.note()) for one in standings),
             ],
-            brief=[
-                *(summary_table(one.summary, "podium") for one in standings),
+            terminal_tables=[
+                *(summary_table(one.summary, "top") for one in standings),
                 *winners,
             ],
             plots=[pareto],
         )
 
     def compete(self, scenarios: list[Scenario], folder: Path, effort: Effort) -> list[Standing]:
-        """Run what is missing of scenarios in the folder and return who stands where in each."""
+        """Complete the runs in the folder and return the standing of each scenario."""
         settings = tuned(scenarios, folder / "tuning", self.policies, self.tune, effort)
         finals = {
             folder / one.name: with_policies(
@@ -183,33 +181,33 @@ class Leaderboard:
         for results in effort.run_all(finals):
             one = results.scenario
             points = fronts(one, results.folder, seeds=results.seeds, jobs=effort.jobs)
-            own = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
-            front = [(p["mean_round_s"], p["gini"]) for p in own]
+            of_bsfl = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
+            front = [(p["mean_round_s"], p["gini"]) for p in of_bsfl]
             standings.append(Standing(summarise(results, front), settings[one.name], points))
         return standings
 
 
-def can_play(name: str, scenario: Scenario) -> bool:
-    """Return whether a policy can take part: the genie knows one truth, and so no drift."""
+def can_run(name: str, scenario: Scenario) -> bool:
+    """Return whether a policy supports a scenario; the genie does not support drift."""
     return name != "genie" or scenario.fleet.drift is None
 
 
-def played(scenario: Scenario, rounds: str, engine: str | None) -> Scenario:
-    """Return a scenario as it is played here: fresh worlds, and rounds that are closed alike.
+def for_leaderboard(scenario: Scenario, rounds: str, engine: str | None) -> Scenario:
+    """Return a scenario as the leaderboard runs it: with new seeds and a given kind of rounds.
 
-    Where no round waits for its slowest client, half the time is enough.
+    Rounds that do not wait for the slowest client are shorter, so half of the time is enough.
     """
     source = copy.deepcopy(scenario.source) | {"round": ROUNDS[rounds], "first_seed": FIRST_SEED}
     if engine:
         source["learning"]["engine"] = engine
     for table, key in ((source, "time_s"), (source["learning"], "evaluate_every_s")):
-        if key in table and rounds != "barrier":
+        if key in table and rounds != "synchronous":
             table[key] /= 2
     return changed(scenario, **source)
 
 
 def quick(scenario: Scenario) -> Scenario:
-    """Return a small version: less time or fewer rounds, in one world."""
+    """Return a small version of a scenario: less time or fewer rounds, with one seed."""
     source = copy.deepcopy(scenario.source) | {"seeds": QUICK_SEEDS}
     if "time_s" in source:
         source["time_s"] /= QUICK_PART
@@ -224,13 +222,13 @@ def quick(scenario: Scenario) -> Scenario:
 def tuned(
     scenarios: list[Scenario], folder: Path, policies: tuple[str, ...], budget: int, effort: Effort
 ) -> dict[str, dict[str, Settings]]:
-    """Return by scenario the settings with which each policy that can play it is quickest.
+    """Return, for every scenario, the settings with which each policy is fastest.
 
-    That is in a world of its own. Where none reaches the target, the highest accuracy at the end
-    decides. With a budget of 1 the defaults are taken without a trial.
+    Candidates run with the tuning seed. Where none of them reaches the target, the highest accuracy
+    at the end decides. With a budget of 1 the defaults are used without a trial.
     """
     chosen = {
-        one.name: {name: dict[str, Any]() for name in policies if can_play(name, one)}
+        one.name: {name: dict[str, Any]() for name in policies if can_run(name, one)}
         for one in scenarios
     }
     trials = {}
@@ -245,13 +243,14 @@ def tuned(
             trials[folder / one.name] = with_policies(one, tries, seeds=1, first_seed=TUNING_SEED)
     for results in replace(effort, seeds=1).run_all(trials):
         for label in sorted(results.scenario.policies, key=partial(score, results))[::-1]:
-            name, settings = results.scenario.policies[label]  # the best has the last word
+            # the best comes last and overwrites the others
+            name, settings = results.scenario.policies[label]
             chosen[results.scenario.name][name] = dict(settings)
     return chosen
 
 
 def score(results: Results, label: str) -> tuple[float, float]:
-    """Return what is smallest for the best of the settings that were tried."""
+    """Return a sort key, which is smallest for the best settings."""
     ended = at_the_end(results, label, "test_accuracy")[0]
     return float(time_to(results, label, find_target(results))[0]), -float(ended)
 
@@ -259,39 +258,39 @@ def score(results: Results, label: str) -> tuple[float, float]:
 def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[Settings]:
     """Return mean round time and Gini of BSFL with three indices, and of the genie, by weight.
 
-    Nothing is trained for it: neither depends on the model.
+    These runs do not train, because neither number depends on the model.
     """
     path = folder / "front.json"
-    able = {label: front for label, front in FRONTS.items() if can_play(front[0], scenario)}
-    asked = {"seeds": seeds, "alphas": list(FRONT_ALPHAS), "fronts": json.loads(json.dumps(able))}
-    if (known := _known_fronts(path)) and {**asked, "points": known["points"]} == known:
+    able = {label: front for label, front in FRONTS.items() if can_run(front[0], scenario)}
+    inputs = {"seeds": seeds, "alphas": list(FRONT_ALPHAS), "fronts": json.loads(json.dumps(able))}
+    if (known := _known_fronts(path)) and {**inputs, "points": known["points"]} == known:
         points: list[Settings] = known["points"]
         return points
     choices = [(label, alpha) for label in able for alpha in FRONT_ALPHAS]
     policies = [(able[label][0], {**able[label][1], "alpha": alpha}) for label, alpha in choices]
     weighted = with_policies(scenario, {str(i): policy for i, policy in enumerate(policies)})
-    runs = [(weighted, label, seed) for label in weighted.policies for seed in range(seeds)]
-    played = np.array(in_parallel(_played, runs, jobs=jobs)).reshape(len(choices), seeds, 2)
+    runs = [(weighted, label, i) for label in weighted.policies for i in range(seeds)]
+    found = np.array(in_parallel(_run_untrained, runs, jobs=jobs)).reshape(len(choices), seeds, 2)
     points = [
         {"front": label, "alpha": alpha, "mean_round_s": round_s, "gini": uneven}
-        for (label, alpha), (round_s, uneven) in zip(choices, played.mean(1).tolist(), strict=True)
+        for (label, alpha), (round_s, uneven) in zip(choices, found.mean(1).tolist(), strict=True)
     ]
-    sealed.write(path, {**asked, "points": points})
+    checksummed.write(path, {**inputs, "points": points})
     return points
 
 
 def _known_fronts(path: Path) -> Settings | None:
-    """Return what was played before; None: nothing, or it is damaged and will be played again."""
+    """Return the stored fronts; None: there are none, or they are damaged and are recomputed."""
     try:
-        known = sealed.read(path, advice="it is played again")
+        known = checksummed.read(path, advice="it is recomputed")
     except (OSError, InvalidInput):
         return None
-    return known if known.pop("format") == sealed.FORMAT else None
+    return known if known.pop("format") == checksummed.FORMAT else None
 
 
-def _played(scenario: Scenario, label: str, world: int) -> tuple[float, float]:
-    """Return mean round time and Gini of one run that trains nothing."""
-    fleet = scenario.world(world)
-    records = play(scenario, scenario.policy(label, fleet), fleet, world)
+def _run_untrained(scenario: Scenario, label: str, index: int) -> tuple[float, float]:
+    """Return mean round time and Gini of one run without training."""
+    fleet = scenario.build_fleet(index)
+    records = play(scenario, scenario.policy(label, fleet), fleet, index)
     mean_round_s, counts = totals(records, fleet.n_clients)
     return mean_round_s, gini(counts)

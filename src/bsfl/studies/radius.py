@@ -1,4 +1,4 @@
-"""Narrower confidence radii and the lognormal index, against the genie."""
+"""Narrower confidence widths and the lognormal index, compared with the genie."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.analysis.statistics import at_same_gini, interval
-from bsfl.fairness import gini, participation
+from bsfl.estimators.fairness import gini, participation
 from bsfl.frame import Better
 from bsfl.report.plots import Line, Panel, Plot, curve
 from bsfl.runs import Records, took_part
@@ -14,7 +14,7 @@ from bsfl.scenario import Scenario
 from bsfl.studies.ablations import Ablation, Found, Row, mean
 
 TURNS_LEFT_OUT = 3
-"""Times that the fleet is chosen through before learning counts as finished."""
+"""How often every client is selected, on average, in the exploration phase."""
 
 
 def left_out(scenario: Scenario) -> int:
@@ -35,8 +35,8 @@ def measured_alpha(scenario: Scenario) -> str:
     return f"-{scenario.objective.alpha:g}"
 
 
-class Radius(Ablation):
-    """How far from the genie are narrower confidence radii and the lognormal index?"""
+class ConfidenceWidth(Ablation):
+    """How far from the genie are narrower confidence widths and the lognormal index?"""
 
     scenarios = tuple(f"ablation-radius-{fleet}" for fleet in ("phones", "bimodal", "three-speeds"))
 
@@ -50,12 +50,12 @@ class Radius(Ablation):
         ratio = {index: sum(own) / len(own) for index, own in over.items()}
         best = min(ratio, key=lambda index: ratio[index])
         return (
-            f"{best} comes nearest to the genie: {ratio[best]:.2f} times its time at the same "
-            f"Gini, over all fleets and weights; the paper's radius {ratio['paper']:.2f} times."
+            f"{best} is closest to the genie: {ratio[best]:.2f} times its time at the same Gini, "
+            f"over all fleets and weights; with the paper's width, {ratio['paper']:.2f} times."
         )
 
     def rows(self, found: Found) -> list[Row]:
-        """Compare every index with the genie at the same Gini, and its regret with the paper's."""
+        """Compare every index with the genie at equal Gini, and its regret with the paper's."""
         rows: list[Row] = []
         for name, results in found.items():
             scenario, shared = results.scenario, measured_alpha(results.scenario)
@@ -84,11 +84,11 @@ class Radius(Ablation):
         return rows
 
     def plots(self, found: Found) -> list[Plot]:
-        """Return a column per fleet: its fronts of (Gini, mean round), and regret by round."""
+        """Return one column per fleet: Pareto fronts of (Gini, mean round), and regret by round."""
         fronts, regrets = [], []
         for results in found.values():
             scenario, shared = results.scenario, measured_alpha(results.scenario)
-            played = scenario.rounds - left_out(scenario)
+            n_rounds = scenario.rounds - left_out(scenario)
             indices = dict.fromkeys(label.rpartition("-")[0] for label in scenario.policies)
             lines, curves = [], []
             for index in filter(None, indices):
@@ -97,7 +97,7 @@ class Radius(Ablation):
                     for label in scenario.policies
                     if label.startswith(f"{index}-")
                 ]
-                x, y = np.array(sorted((uneven, time_s / played) for time_s, uneven in ends)).T
+                x, y = np.array(sorted((uneven, time_s / n_rounds) for time_s, uneven in ends)).T
                 lines.append(Line(label=index, x=x, y=y, has_markers=True))
                 if index != "genie" and index + shared in scenario.policies:
                     regret = results.cumulative(index + shared, "regret")
@@ -106,6 +106,6 @@ class Radius(Ablation):
             regrets.append(Panel(x="round", y=y_title, marks=curves, starts_at_0="xy"))
             y_title = "mean round after the exploration (s)"
             fronts.append(Panel(x="Gini of selections", y=y_title, title=title, marks=lines))
-        caption = "What each index makes of the same weights: lower and further left is better."
+        caption = "Each index with the same weights: lower and further left is better."
         panels = [*fronts, *regrets]
-        return [Plot(name="radius", caption=caption, panels=panels, n_columns=len(found))]
+        return [Plot(name="confidence-width", caption=caption, panels=panels, n_columns=len(found))]

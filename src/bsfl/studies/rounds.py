@@ -1,4 +1,4 @@
-"""How much it matters how rounds are closed, beside who is chosen."""
+"""The effect of how rounds close, compared with the effect of the selection policy."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +9,12 @@ import numpy as np
 from bsfl.analysis.statistics import Interval
 from bsfl.analysis.summary import Summary, summarise
 from bsfl.analysis.tables import table_of
-from bsfl.report import Findings
+from bsfl.report import Report
 from bsfl.report.plots import Bars, Panel, Plot
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import ROUNDS, Effort, with_policies
 
-WORLDS = ("phones-iid", "flaky", "phones-week")
+SCENARIOS = ("phones-iid", "flaky", "phones-week")
 TAIL = {"kind": "lognormal"}
 POLICIES: dict[str, dict[str, Any]] = {
     "random": {},
@@ -22,67 +22,62 @@ POLICIES: dict[str, dict[str, Any]] = {
     "rbcs-f": {},
     "oort": {},
 }
-ALONE = {"bsfl": {"alpha": 25.0, "index": TAIL}}
-"""Settings without a barrier: one client at a time is chosen, and g is 25 times smaller."""
+ASYNCHRONOUS = {"bsfl": {"alpha": 25.0, "index": TAIL}}
+"""Settings for asynchronous rounds: one client is selected at a time, and g is 25 times smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundKinds:
-    """How much does it matter how rounds are closed, beside who is chosen?
+    """How much does the way rounds close matter, compared with the selection policy?
 
     Attributes:
-        worlds: Scenarios that train.
+        scenarios: Scenarios that train.
     """
 
-    worlds: tuple[str, ...] = WORLDS
+    scenarios: tuple[str, ...] = SCENARIOS
 
-    def play(self, folder: Path, effort: Effort) -> Findings:
-        kinds = [(world, kind) for world in self.worlds for kind in ROUNDS]
-        played = effort.run_all(
-            {
-                folder / world / kind.replace(" ", "-"): scenario(world, kind)
-                for world, kind in kinds
-            }
+    def play(self, folder: Path, effort: Effort) -> Report:
+        kinds = [(name, kind) for name in self.scenarios for kind in ROUNDS]
+        results = effort.run_all(
+            {folder / name / kind: with_rounds(name, kind) for name, kind in kinds}
         )
-        found = dict(zip(kinds, map(summarise, played), strict=True))
+        found = dict(zip(kinds, map(summarise, results), strict=True))
         rows = [
             {
-                "world": world,
+                "scenario": name,
                 "rounds": kind,
                 **{label: _cell(summary, label) for label in summary.policies},
             }
-            for (world, kind), summary in found.items()
+            for (name, kind), summary in found.items()
         ]
-        numbers = {f"{world}, {kind}": one.as_json() for (world, kind), one in found.items()}
-        title = "Seconds to the target, by how rounds are closed and who chooses"
+        numbers = {f"{name}, {kind}": one.as_json() for (name, kind), one in found.items()}
+        title = "Seconds to the target, by how rounds close and by policy"
         panels = [
             Panel(
                 y="virtual seconds to the target",
-                title=world,
-                marks=[_bars(label, world, found) for label in POLICIES],
+                title=name,
+                marks=[_bars(label, name, found) for label in POLICIES],
             )
-            for world in self.worlds
+            for name in self.scenarios
         ]
-        caption = (
-            "Lower is better, with 95 % intervals. No bar: not every world reached the target."
-        )
+        caption = "Lower is better, with 95 % intervals. No bar: not every seed reached the target."
         plot = Plot(name="rounds", caption=caption, panels=panels, n_columns=len(panels))
-        return Findings(title=title, numbers=numbers, tables=[table_of(title, rows)], plots=[plot])
+        return Report(title=title, numbers=numbers, tables=[table_of(title, rows)], plots=[plot])
 
 
-def scenario(world: str, kind: str) -> Scenario:
-    """Return one world with one kind of rounds."""
-    own = POLICIES | (ALONE if ROUNDS[kind]["kind"] == "buffered" else {})
-    settings = {name: (name, chosen) for name, chosen in own.items()}
-    return with_policies(find_scenario(world), settings, round=ROUNDS[kind])
+def with_rounds(name: str, kind: str) -> Scenario:
+    """Return a scenario with one kind of rounds and the policies of this study."""
+    settings = POLICIES | (ASYNCHRONOUS if ROUNDS[kind]["kind"] == "buffered" else {})
+    policies = {policy: (policy, options) for policy, options in settings.items()}
+    return with_policies(find_scenario(name), policies, round=ROUNDS[kind])
 
 
 def _cell(summary: Summary, label: str) -> str | Interval:
     return summary.text(label, "time_to_target_s", wide=True)
 
 
-def _bars(label: str, world: str, found: dict[tuple[str, str], Summary]) -> Bars:
-    own = [found[world, kind].interval(label, "time_to_target_s") for kind in ROUNDS]
-    height = np.array([one.mean if one else np.nan for one in own])
-    half = np.array([(one.high - one.low) / 2 if one else np.nan for one in own])
+def _bars(label: str, scenario: str, found: dict[tuple[str, str], Summary]) -> Bars:
+    times = [found[scenario, kind].interval(label, "time_to_target_s") for kind in ROUNDS]
+    height = np.array([one.mean if one else np.nan for one in times])
+    half = np.array([(one.high - one.low) / 2 if one else np.nan for one in times])
     return Bars(label=label, names=list(ROUNDS), height=height, half=half, is_stacked=False)

@@ -1,4 +1,4 @@
-"""What a study is: a question, the runs that answer it, and what they show."""
+"""A study: a question, the runs that answer it, and the report of their results."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,23 +8,28 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bsfl.estimators.fairness import participation
 from bsfl.extras import optional_module
-from bsfl.fairness import participation
-from bsfl.records import IntArray, RoundRecord
-from bsfl.report import Findings
+from bsfl.report import Report
 from bsfl.runs import Results, run_scenario
 from bsfl.scenario import Scenario, parse_scenario
+from bsfl.types import IntArray, RoundRecord
 
 Steps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is put into a study: worlds (None: as each scenario says) and processes.
+    """How to run a study.
 
-    Quick is a small version, for a look. `watch` shows the progress of all results while they come,
-    `steps` that of so many steps under a title; it gives what to call after each. `say` prints a
-    line at once.
+    Attributes:
+        seeds: Number of seeds; None: from each scenario.
+        quick: Whether to run a small version.
+        jobs: Number of processes; -1: one per core.
+        watch: Shows the progress of results while they are computed.
+        steps: Shows the progress of a number of steps under a title; yields the function to call
+            after each step.
+        say: Prints a line immediately.
     """
 
     seeds: int | None = None
@@ -35,14 +40,14 @@ class Effort:
     say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        optional_module("joblib")  # what is missing shows before anything is begun
+        optional_module("joblib")  # fail before any run starts
 
     def run(self, scenario: Scenario, folder: Path) -> Results:
-        """Run what is missing in a folder and return the results."""
+        """Complete the runs of a scenario in a folder and return the results."""
         return self.run_all({folder: scenario})[0]
 
     def run_all(self, scenarios: Mapping[Path, Scenario]) -> list[Results]:
-        """Run what is missing of scenarios, each in its folder, and return the results."""
+        """Complete the runs of scenarios, each in its folder, and return the results."""
         grids = [Results(at, one, self.seeds or one.seeds) for at, one in scenarios.items()]
         with self.watch(grids):
             return [
@@ -52,31 +57,31 @@ class Effort:
 
 
 class Study(Protocol):
-    """Runs what is missing in a folder, and says what came out. Its docstring says the question."""
+    """Completes the runs in a folder and reports the results; its docstring is the question."""
 
-    def play(self, folder: Path, effort: Effort) -> Findings:
-        """Return what came out."""
+    def play(self, folder: Path, effort: Effort) -> Report:
+        """Return the report of the results."""
 
 
 ROUNDS: dict[str, dict[str, Any]] = {
-    "barrier": {"kind": "barrier"},
-    "over-selection": {"kind": "barrier", "invite": 1.3},
-    "no barrier": {"kind": "buffered", "buffer": 10},
+    "synchronous": {"kind": "synchronous"},
+    "over-selection": {"kind": "synchronous", "over_selection": 1.3},
+    "asynchronous": {"kind": "buffered", "buffer": 10},
 }
-"""How rounds may be closed: with the last answer, with the first m of 1.3 m, or never."""
+"""How rounds can close: with the last response, with the first m of 1.3 m, or never."""
 
 
 def totals(records: Iterable[RoundRecord], n_clients: int) -> tuple[float, IntArray]:
-    """Return the mean virtual seconds of a round, and how often each client was chosen."""
-    played = list(records)
-    clock_s = played[-1].clock_s
+    """Return the mean virtual seconds per round, and how often each client participated."""
+    rounds = list(records)
+    clock_s = rounds[-1].clock_s
     assert clock_s is not None
-    chosen = np.array([k for record in played for k in record.kept or ()], dtype=np.int64)
-    return clock_s / len(played), participation(chosen, n_clients)
+    participants = np.array([k for record in rounds for k in record.kept or ()], dtype=np.int64)
+    return clock_s / len(rounds), participation(participants, n_clients)
 
 
 def changed(scenario: Scenario, **changes: Any) -> Scenario:
-    """Return a scenario with other values of its keys; None takes a key out."""
+    """Return a scenario with some keys changed; None removes a key."""
     source = {k: v for k, v in {**scenario.source, **changes}.items() if v is not None}
     return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
 
@@ -84,6 +89,6 @@ def changed(scenario: Scenario, **changes: Any) -> Scenario:
 def with_policies(
     scenario: Scenario, policies: dict[str, tuple[str, dict[str, Any]]], **changes: Any
 ) -> Scenario:
-    """Return a scenario with other policies, (registry name, settings) by label."""
+    """Return a scenario with other policies, given as (registry name, settings) by label."""
     tables = {label: {"policy": name, **settings} for label, (name, settings) in policies.items()}
     return changed(scenario, policies=tables, **changes)

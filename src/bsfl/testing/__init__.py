@@ -1,24 +1,24 @@
-"""The contracts that policies and tasks keep; run them on your own.
+"""The contracts of policies and tasks, to be run on custom ones.
 
     from bsfl.testing import check_policy, check_task
 
     def test_my_policy():
-        check_policy(LeastServed())
+        check_policy(LeastSelected())
 
-`CHECKS` holds the checks of a policy by name, for a test of its own each. A check raises
-AssertionError. A policy that is given numbers by client must have them for 40.
+`CHECKS` holds the checks of a policy by name, so that each can be a test of its own; a check raises
+AssertionError. A policy with settings by client must have them for 40 clients. `PolicyDriver` runs
+single rounds of a policy, with a forced cohort or the policy's own.
 """
 
-from bsfl.testing.policy import CHECKS, answer, answers, check_policy, contents, context, play
+from bsfl.testing.driver import PolicyDriver, contents, response
+from bsfl.testing.policy import CHECKS, check_policy
 from bsfl.testing.task import check_task
 
 __all__ = [
     "CHECKS",
-    "answer",
-    "answers",
+    "PolicyDriver",
     "check_policy",
     "check_task",
     "contents",
-    "context",
-    "play",
+    "response",
 ]

@@ -23,8 +23,8 @@ PATIENCE_S = 120.0
 class Deployment:
     """Starts Flower's own programs on loopback and stops every process that came of it.
 
-    Whatever Flower starts inherits FLWR_HOME, a folder of this deployment alone, which is how its
-    processes are told from all others.
+    All that Flower starts inherits FLWR_HOME, a folder of this deployment alone, by which its
+    processes are distinguished from all others.
     """
 
     def __init__(self, folder):
@@ -74,25 +74,25 @@ class Deployment:
         return process
 
     def start_superlink(self, *options):
-        """Start the SuperLink and wait until it answers."""
+        """Start the SuperLink and wait until it responds."""
         host, port = self.address.split(":")
         common = ("--insecure", "--disable-runtime-dependency-installation")
         self.launch(
             "superlink", "flower-superlink", *common, "--host", host, "--port", port, *options
         )
-        self.wait(lambda: answers(f"http://{self.address}/health"), "the SuperLink")
+        self.wait(lambda: responds(f"http://{self.address}/health"), "the SuperLink")
 
     def start_node(
         self, partition, n_partitions, number=None, program=("flower-supernode",), **config
     ):
-        """Start a SuperNode; its number here is its partition unless told."""
-        told = {"partition-id": partition, "num-partitions": n_partitions, **config}
+        """Start a SuperNode; its number here is its partition by default."""
+        settings = {"partition-id": partition, "num-partitions": n_partitions, **config}
         number = partition if number is None else number
         self.nodes[number] = self.launch(
             f"node-{number}",
             *(*program, "--insecure", "--superlink", self.address),
             *("--port", str(free_port())),
-            *("--node-config", " ".join(f"{key}={json.dumps(it)}" for key, it in told.items())),
+            *("--node-config", " ".join(f"{key}={json.dumps(it)}" for key, it in settings.items())),
         )
 
     def kill_node(self, partition):
@@ -178,14 +178,14 @@ def end_all(home, patience_s=20.0):
 
 
 def free_port():
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def answers(url):
-    """Return whether a server answers."""
+def responds(url):
+    """Return whether a server responds."""
     try:
         with urllib.request.urlopen(url, timeout=2.0):
             return True

@@ -1,4 +1,4 @@
-"""A Selected on a fake grid, and a scheduler that remembers what it was told."""
+"""A Selected on a fake grid, and a scheduler that remembers what was reported to it."""
 
 import numpy as np
 import pytest
@@ -12,20 +12,27 @@ from flwr.serverapp.strategy import FedAvg
 from bsfl import Scheduler, UniformRandom
 from bsfl.integrations.flower import Selected
 from fake_clock import FakeClock
+from memory_journal import MemoryJournal
 
 ARRAYS = ArrayRecord({"w": Array(np.zeros(2))})
 
 
 class Spy(Scheduler):
-    """A scheduler that remembers what it was told."""
+    """A scheduler that remembers what was reported to it, and publishes to memory."""
 
     def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.told = []
+        super().__init__(*args, journal=MemoryJournal(), **kwargs)
+        self.reported = []
 
-    def observe(self, answers, **options):
-        super().observe(answers, **options)
-        self.told += [(c, o.outcome, round(o.latency, 1)) for c, o in answers.items() if o.latency]
+    @property
+    def journal(self):
+        return self._publisher.journal
+
+    def observe(self, responses, **options):
+        rejected = super().observe(responses, **options)
+        timed = {k: o for k, o in responses.items() if o.latency_s}
+        self.reported += [(k, o.outcome, round(o.latency_s, 1)) for k, o in timed.items()]
+        return rejected
 
 
 def federation(nodes, *, strategy=None, scheduler=None, cohort_size=2, **options):

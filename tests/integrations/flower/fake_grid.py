@@ -1,4 +1,4 @@
-"""A federation without processes: nodes that take as long as they are told, on a clock of its own."""
+"""A federation without processes: nodes with given latencies, on a fake clock."""
 
 from dataclasses import dataclass, field
 
@@ -19,20 +19,20 @@ RAISED, EXPIRED, GONE = 2, 3, 5
 
 @dataclass
 class FakeNode:
-    """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None for silence.
+    """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None: no reply.
 
-    `tells` is a config record of its training replies. What the SuperLink knows of it: whether it
-    was registered under its name, when, and its public key. `spoils` makes of its reply what it
-    sends instead; `repeats` says how often it sends it. `evaluates` is how long it evaluates.
+    `reports` is a config record of its training replies. What the SuperLink knows of it: whether it
+    was registered under its name, when, and its public key. `spoils` changes its reply before it is
+    sent, `repeats` times. `evaluates` is how long it evaluates.
     """
 
     name: str
     takes: object = 1.0
     evaluates: float | None = 1.0
     fails: int | None = None
-    answers_queries: bool = True
+    handles_queries: bool = True
     metrics: dict = field(default_factory=dict)
-    tells: dict = field(default_factory=dict)
+    reports: dict = field(default_factory=dict)
     spoils: object = None
     repeats: int = 1
     is_registered: bool = True
@@ -99,12 +99,12 @@ class FakeGrid(Grid):
 
     def _query(self, node, message):
         self.queries.append(node.name)
-        told = ConfigRecord({"partition-id": int(node.name)})
-        if node.answers_queries:
-            reply = Message(RecordDict({"node-config": told}), reply_to=message)
+        config = ConfigRecord({"partition-id": int(node.name)})
+        if node.handles_queries:
+            reply = Message(RecordDict({"node-config": config}), reply_to=message)
         else:
             reply = Message(Error(RAISED, "No query function registered"), reply_to=message)
-        self._answer(message, reply, 0.5)
+        self._reply(message, reply, 0.5)
 
     def _evaluate(self, node, message):
         self.evaluated.append(message.metadata.dst_node_id)
@@ -113,7 +113,7 @@ class FakeGrid(Grid):
         if node.spoils is not None:
             reply = node.spoils(reply) or reply
         seconds = message.metadata.ttl if node.evaluates is None else node.evaluates
-        self._answer(message, reply, seconds)
+        self._reply(message, reply, seconds)
 
     def _train(self, node, message):
         self.ttls.append(message.metadata.ttl)
@@ -131,14 +131,14 @@ class FakeGrid(Grid):
             metrics = MetricRecord({"num-examples": 10, "train_loss": 0.5, **node.metrics})
             arrays = ArrayRecord({"w": Array(np.full(2, float(node.name)))})
             content = RecordDict({"arrays": arrays, "metrics": metrics})
-            if node.tells:
-                content["node-config"] = ConfigRecord(node.tells)
+            if node.reports:
+                content["node-config"] = ConfigRecord(node.reports)
             reply = Message(content, reply_to=message)
         if node.spoils is not None:
             reply = node.spoils(reply) or reply
-        self._answer(message, reply, seconds)
+        self._reply(message, reply, seconds)
 
-    def _answer(self, message, reply, seconds):
+    def _reply(self, message, reply, seconds):
         self.on_the_way[message.metadata.message_id] = (self.clock.now + seconds, reply)
 
     def _from_superlink(self, message, code):
@@ -167,7 +167,7 @@ class FakeGrid(Grid):
         return replies
 
     def send_and_receive(self, messages, *, timeout=None):
-        """What a strategy sends past bsfl."""
+        """What a strategy sends without bsfl."""
         assert all(message.metadata.message_type == "query" for message in messages)
         return []
 

@@ -1,4 +1,4 @@
-"""Buffered: clients always at work, old answers brought up to date, every few of them a version."""
+"""Buffered: clients always in flight, replies to old models rebased, every few of them a version."""
 
 import itertools
 import math
@@ -49,8 +49,8 @@ def w(result):
     return float(result.arrays["w"].numpy()[0])
 
 
-def test_nobody_waits_for_a_straggler():
-    """Client 1 answers every second, client 2 after 10: so do 10 versions, and then a stale one."""
+def test_no_client_waits_for_a_straggler():
+    """Client 1 replies every second, client 2 after 10: 10 versions are made, then a stale one."""
     nodes = dict(itertools.islice(fleet(1.0, 1.0, 10.0).items(), 1, 3))
     made, grid = buffered(nodes)
     result = start(made, grid, 11)
@@ -58,13 +58,15 @@ def test_nobody_waits_for_a_straggler():
     kept = [client for version in made.rounds for client in version.kept]
     assert kept.count("2") == 1
     assert kept.count("1") == 10
-    assert w(result) == pytest.approx(10 * 1.0 + 2.0), "every update counts in full, none is undone"
+    assert w(result) == pytest.approx(10 * 1.0 + 2.0), (
+        "every update counts in full, none is reverted"
+    )
     (stale,) = [version for version in made.rounds if version.kept == ("2",)]
     assert 8 <= stale.staleness[0] <= 10
     assert result.train_metrics_clientapp[stale.server_round]["bsfl-staleness"] >= 8
 
 
-def test_as_many_are_at_work_as_was_said():
+def test_concurrency_clients_are_in_flight():
     made, grid = buffered(fleet(*[3.0] * 8), concurrency=4, buffer=2)
     seen = []
     push = grid.push_messages
@@ -78,10 +80,10 @@ def test_as_many_are_at_work_as_was_said():
     start(made, grid, 6)
     assert seen[0] == 4
     assert max(seen) == 4
-    assert [len(version.kept) for version in made.rounds] == [2] * 6, "B answers each"
+    assert [len(version.kept) for version in made.rounds] == [2] * 6, "B replies each"
 
 
-def test_the_strategy_aggregates_every_b_answers():
+def test_the_strategy_aggregates_every_b_replies():
     class Noting(FedAvg):
         sizes = ()
 
@@ -98,7 +100,7 @@ def test_the_strategy_aggregates_every_b_answers():
 
 
 @pytest.mark.parametrize("strategy", [FedAvg, FedMedian, FedAdam, FedAvgM])
-def test_without_stale_answers_it_is_the_strategy_itself(strategy):
+def test_without_stale_replies_it_is_the_strategy_itself(strategy):
     """All start together, end together and are averaged: rounds by another name."""
     made, grid = buffered(
         fleet(1.0, 1.0, 1.0), strategy=strategy(fraction_evaluate=0.0), concurrency=3, buffer=3
@@ -118,7 +120,7 @@ def test_without_stale_answers_it_is_the_strategy_itself(strategy):
     assert all(version.staleness == (0, 0, 0) for version in made.rounds)
 
 
-def test_old_answers_may_count_less():
+def test_stale_replies_may_count_less():
     nodes = dict(itertools.islice(fleet(1.0, 1.0, 4.5).items(), 1, 3))
     made, grid = buffered(nodes, staleness=staleness_weight)
     result = start(made, grid, 6)
@@ -127,16 +129,16 @@ def test_old_answers_may_count_less():
     assert w(result) == pytest.approx(sum(weighed))
 
 
-def test_who_is_overdue_is_given_up_and_another_takes_its_place():
+def test_an_overdue_client_times_out_and_another_one_replaces_it():
     scheduler = Spy(UniformRandom(), cohort_size=2)
     made, grid = buffered(fleet(1.0, 1.0, None), scheduler=scheduler, deadline_s=5.0)
     start(made, grid, 12)
-    assert ("2", "timeout", 5.0) in scheduler.told
+    assert ("2", "timeout", 5.0) in scheduler.reported
     assert any("2" in version.timeouts for version in made.rounds)
     assert grid.clock.now - 1000.0 < 15.0
 
 
-def test_a_late_answer_frees_its_node_and_is_not_used():
+def test_a_late_reply_frees_its_node_and_is_not_used():
     nodes = fleet(1.0, 1.0, itertools.chain([7.0], itertools.repeat(1.0)))
     made, grid = buffered(nodes, concurrency=3, deadline_s=5.0, lifetime_s=100.0)
     start(made, grid, 40)
@@ -145,7 +147,7 @@ def test_a_late_answer_frees_its_node_and_is_not_used():
 
 
 class Errors(FedAvg):
-    """Counts the errors that it is told of, each of which is a line in Flower's log."""
+    """Counts the errors that it gets, each of which is a line in Flower's log."""
 
     n_errors = 0
 
@@ -155,7 +157,7 @@ class Errors(FedAvg):
         return super().aggregate_train(server_round, replies)
 
 
-def test_who_was_given_up_is_not_told_of_again_when_its_message_expires():
+def test_a_client_that_timed_out_is_no_error_when_its_message_expires():
     strategy = Errors(fraction_evaluate=0.0)
     made, grid = buffered(fleet(1.0, 1.0, None), strategy=strategy, concurrency=3, deadline_s=3.0)
     start(made, grid, 20)
@@ -164,7 +166,7 @@ def test_who_was_given_up_is_not_told_of_again_when_its_message_expires():
 
 
 @pytest.mark.parametrize("fails", [RAISED, GONE])
-def test_failures_cost_a_place_for_a_moment(fails):
+def test_a_client_that_fails_is_replaced(fails):
     nodes = fleet(1.0, 1.0, 1.0)
     nodes[103].fails = fails
     made, grid = buffered(nodes)
@@ -175,7 +177,7 @@ def test_failures_cost_a_place_for_a_moment(fails):
     assert result.arrays
 
 
-def test_a_fleet_in_which_everybody_fails_ends():
+def test_training_ends_if_all_clients_fail():
     made, grid = buffered(fleet(1.0, 1.0, fails=RAISED), concurrency=2, buffer=2)
     result = start(made, grid, 3)
     assert [version.kept for version in made.rounds] == [(), (), ()]
@@ -185,11 +187,11 @@ def test_a_fleet_in_which_everybody_fails_ends():
 @pytest.mark.parametrize(
     ("arrays", "reason"),
     [
-        (np.zeros(3), "its arrays are not those of the model"),
+        (np.zeros(3), "its arrays differ in name or shape"),
         (np.array([np.nan, 0.0]), "array 'w' holds values that are not finite"),
     ],
 )
-def test_spoilt_answers_are_left_out(arrays, reason):
+def test_unusable_replies_are_left_out(arrays, reason):
     nodes = fleet(1.0, 1.0, 1.0)
 
     def spoil(reply):
@@ -202,7 +204,7 @@ def test_spoilt_answers_are_left_out(arrays, reason):
     assert not any("2" in version.kept for version in made.rounds)
     reasons = [version.reasons["2"] for version in made.rounds if "2" in version.reasons]
     assert reasons
-    assert all(reason in told for told in reasons)
+    assert all(reason in given for given in reasons)
 
 
 def test_deadlines_are_simulated_too():
@@ -229,7 +231,112 @@ def test_it_learns_who_is_slow():
     start(made, grid, 60)
     done = made.participation
     assert done["1"].n_kept > done["0"].n_kept
-    assert scheduler.outstanding == []
+    assert scheduler.in_flight == []
+
+
+# --- rounds of the scheduler ----------------------------------------------------------------------
+
+
+def most_open(entries):
+    """Return how many rounds were open at once, at most, by the entries of a journal."""
+    is_open, most = set(), 0
+    for entry in entries:
+        if entry["kind"] == "opened":
+            is_open.add(entry["round"])
+        elif entry["kind"] == "closed":
+            is_open.discard(entry["round"])
+        most = max(most, len(is_open))
+    return most
+
+
+def test_every_invitation_is_an_open_round_of_its_own_and_its_response_is_fresh():
+    """Client 0 needs as long as twelve responses of the others: no round is closed before it."""
+    scheduler = Spy(UniformRandom(), cohort_size=3)
+    made, grid = buffered(fleet(12.0, 1.0, 1.0, 1.5), scheduler=scheduler, concurrency=3, buffer=2)
+    start(made, grid, 12)
+    journal = scheduler.journal
+    assert scheduler.max_open_rounds == 3
+    assert most_open(journal.entries) == 3
+    assert all(len(entry["invited"]) == 1 for entry in journal.of_kind("opened"))
+    results = journal.results()
+    assert {(outcome, late, dropped) for _, _, outcome, late, dropped in results} == {
+        ("ok", False, False)
+    }
+    rounds = [number for number, *_ in results]
+    assert len(rounds) == len(set(rounds)), "each round is reported once"
+    (slow,) = {number for number, client, *_ in results if client == "0"}
+    assert rounds.index(rounds[-1]) > rounds.index(slow) > slow, "later rounds closed before it"
+    closed = journal.of_kind("closed")
+    assert len(closed) == len(journal.of_kind("opened")), "those in flight at the end as well"
+    n_kept = {client: done.n_kept for client, done in made.participation.items()}
+    waiting = len(results) - sum(n_kept.values())
+    assert 0 <= waiting < 2, "responses that were left in the buffer"
+    rows = {row["client"]: row for row in scheduler.table()}
+    for client, row in rows.items():
+        reported = sum(its == client for _, its, *_ in results)
+        assert (row["participations"], row["late"], row["pending"]) == (reported, 0, 0)
+        assert row["invitations"] - row["participations"] in (0, 1), "one may be in flight"
+    assert scheduler.pending() == []
+    followed = journal.followed()
+    assert (followed.open, followed.n_rounds) == ({}, len(closed))
+    assert sum(sums.n_late for sums in followed.clients.values()) == 0
+
+
+def test_a_timeout_closes_its_round_and_the_late_response_is_not_reported():
+    nodes = fleet(1.0, 1.0, itertools.chain([7.0], itertools.repeat(1.0)))
+    scheduler = Spy(UniformRandom(), cohort_size=3)
+    made, grid = buffered(
+        nodes, scheduler=scheduler, concurrency=3, deadline_s=5.0, lifetime_s=100.0
+    )
+    start(made, grid, 40)
+    results = scheduler.journal.results()
+    assert [r for r in results if r[2] != "ok"] == [
+        (results_round(results, "2"), "2", "timeout", False, False)
+    ]
+    assert not any(is_late for *_, is_late, _ in results)
+    row = scheduler.client("2")
+    assert (row["timeouts"], row["late"]) == (1, 0)
+    assert row["participations"] == sum(its == "2" for _, its, *_ in results) - 1
+    assert most_open(scheduler.journal.entries) == 3
+
+
+def results_round(results, client):
+    """Return the first round that a client was invited to, of those that were reported."""
+    return min(number for number, its, *_ in results if its == client)
+
+
+def test_a_client_that_is_forgotten_in_flight_costs_no_other_response():
+    """Rounds are short: client 2 is unavailable for all of `forget_after` while it trains."""
+    scheduler = Spy(UniformRandom(), cohort_size=3, forget_after=10)
+    made, grid = buffered(fleet(1.0, 1.2, 40.0), scheduler=scheduler, concurrency=3)
+    start(made, grid, 60)
+    assert scheduler.journal.of_kind("forgotten")[0]["clients"] == ["2"]
+    assert not any(is_late for *_, is_late, _ in scheduler.journal.results())
+    assert scheduler.pending() == []
+
+
+def test_rounds_of_a_server_that_was_killed_are_closed(tmp_path):
+    path = tmp_path / "scheduler.bsfl"
+
+    class Killed(FedAvg):
+        def aggregate_train(self, server_round, replies):
+            if server_round == 4:
+                raise KeyboardInterrupt
+            return super().aggregate_train(server_round, replies)
+
+    scheduler = Spy(UniformRandom(), cohort_size=3)
+    strategy = Killed(fraction_evaluate=0.0)
+    made, grid = buffered(
+        fleet(1, 2, 3, 9), strategy=strategy, scheduler=scheduler, concurrency=3, state_path=path
+    )
+    with pytest.raises(KeyboardInterrupt):
+        start(made, grid, 9)
+    assert Scheduler.load(path).pending() != []
+    again = Spy(UniformRandom(), cohort_size=3)
+    made, grid = buffered(fleet(1, 2, 3, 9), scheduler=again, concurrency=3, state_path=path)
+    assert made.scheduler.pending() == []
+    start(made, grid, 5)
+    assert not any(is_late for *_, is_late, _ in again.journal.results())
 
 
 # --- evaluation, restarts, waiting ----------------------------------------------------------------
@@ -242,7 +349,7 @@ def test_evaluation_every_so_many_versions_while_others_train():
     assert list(result.evaluate_metrics_clientapp) == [3, 6]
     assert list(result.evaluate_metrics_serverapp) == [0, 3, 6]
     during = made.rounds[3].duration_s
-    assert during <= 3.5, "answers that came during the evaluation were kept"
+    assert during <= 3.5, "replies that came during the evaluation were kept"
 
 
 def test_a_slow_evaluation_ends_at_its_deadline():
@@ -258,10 +365,10 @@ def test_the_scheduler_goes_on_after_a_restart(tmp_path):
         scheduler = Scheduler(UniformRandom(), cohort_size=2)
         made, grid = buffered(fleet(1, 1, 1), scheduler=scheduler, state_path=path)
         start(made, grid, 3)
-        assert Scheduler.load(path).t >= 3 * n
+        assert Scheduler.load(path).round >= 3 * n
 
 
-def test_clients_that_go_are_waited_for_and_missed():
+def test_clients_that_disconnect_are_waited_for_until_there_are_too_few():
     made, grid = buffered(fleet(1.0, 1.0), wait_s=20.0)
     pull = grid.pull_messages
 
@@ -288,9 +395,9 @@ def test_wrong_options():
             return super().start(*args, **kwargs)
 
     for options, message in [
-        ({"strategy": Own()}, "Own has a start.. of its own, which is a loop of rounds"),
-        ({"strategy": FedXgbBagging()}, "FedXgbBagging does not average models"),
-        ({"quorum": 2}, "quorum is for rounds, of which Buffered has none"),
+        ({"strategy": Own()}, "Own overrides start"),
+        ({"strategy": FedXgbBagging()}, "FedXgbBagging does not average"),
+        ({"min_responses": 2}, "min_responses is for rounds"),
         ({"buffer": 3}, "buffer must not exceed the concurrency of 2, got 3"),
         ({"evaluate_every": 0}, "evaluate_every must be a whole number of at least 1, got 0"),
         ({"concurrency": 0}, "cohort_size must be a whole number of at least 1|concurrency must"),
@@ -315,19 +422,21 @@ def test_rebasing_is_what_the_docstring_says():
     """now = 10, base = 1, the client moved to 4: 10 + (4 - 1) = 13, with weight 1/2 11.5."""
     versions = Versions(record(w=np.array([1.0]), n=np.array([5])))
     versions.advance(record(w=np.array([10.0]), n=np.array([7])), {0})
-    answer = RecordDict({"arrays": record(w=np.array([4.0]), n=np.array([6])), "m": MetricRecord()})
-    moved = versions.rebased(answer, 0)
-    assert moved["arrays"]["w"].numpy() == 13.0
-    assert moved["arrays"]["n"].numpy() == 8
-    assert moved["arrays"]["n"].numpy().dtype == np.int64
-    assert "m" in moved
-    assert versions.rebased(answer, 0, 0.5)["arrays"]["w"].numpy() == 11.5
-    assert versions.rebased(answer, 1) is answer, "nothing to do"
+    content = RecordDict(
+        {"arrays": record(w=np.array([4.0]), n=np.array([6])), "m": MetricRecord()}
+    )
+    rebased = versions.rebased(content, 0)
+    assert rebased["arrays"]["w"].numpy() == 13.0
+    assert rebased["arrays"]["n"].numpy() == 8
+    assert rebased["arrays"]["n"].numpy().dtype == np.int64
+    assert "m" in rebased
+    assert versions.rebased(content, 0, 0.5)["arrays"]["w"].numpy() == 11.5
+    assert versions.rebased(content, 1) is content, "nothing to do"
     small = RecordDict({"arrays": record(w=np.array([4.0], dtype=np.float32), n=np.array([6]))})
     assert versions.rebased(small, 0)["arrays"]["w"].numpy().dtype == np.float32
 
 
-def test_versions_that_nobody_works_on_are_forgotten():
+def test_versions_that_no_client_trains_on_are_dropped():
     versions = Versions(record(w=np.zeros(1)))
     for k in range(5):
         versions.advance(record(w=np.full(1, float(k))), {1, k})

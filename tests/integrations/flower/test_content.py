@@ -5,13 +5,13 @@ pytest.importorskip("flwr", reason="the plug-in needs the extra flower")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from bsfl.integrations.flower.content import held, values
+from bsfl.integrations.flower.content import records_of, values
 
 
 def test_records_of_one_kind():
     content = RecordDict({"a": ConfigRecord({"x": 1}), "b": MetricRecord({"y": 2})})
-    assert held(content, MetricRecord) == dict(content.metric_records)
-    assert held(content, ArrayRecord) == {}
+    assert records_of(content, MetricRecord) == dict(content.metric_records)
+    assert records_of(content, ArrayRecord) == {}
 
 
 @pytest.mark.parametrize(

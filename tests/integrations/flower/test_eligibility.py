@@ -1,4 +1,4 @@
-"""Who may train, deadlines by the round, how many are invited, and what is told of it."""
+"""Which nodes may train, deadlines by the round, over-selection, and summaries of all of it."""
 
 import csv
 import logging
@@ -16,7 +16,7 @@ from bsfl.errors import InvalidInput, NotEnoughClients
 from bsfl.integrations.flower import write_latencies
 from bsfl.studies.advice.log import read_log
 
-# --- who may train --------------------------------------------------------------------------------
+# --- eligible nodes -------------------------------------------------------------------------------
 
 
 def test_only_eligible_nodes_train_and_evaluate():
@@ -28,7 +28,7 @@ def test_only_eligible_nodes_train_and_evaluate():
     assert 103 not in grid.sent
 
 
-def test_eligibility_is_asked_before_every_round():
+def test_eligibility_is_checked_before_every_round():
     allowed = {"0", "1"}
     selected, grid = federation(fleet(1, 1, 1), eligible=lambda node: node.name in allowed)
     start(selected, grid)
@@ -39,7 +39,9 @@ def test_eligibility_is_asked_before_every_round():
 
 def test_too_few_eligible_nodes_are_counted():
     selected, grid = federation(fleet(1, 1, 1), eligible=lambda node: node.name == "0", wait_s=5.0)
-    with pytest.raises(NotEnoughClients, match="3 are known, 1 are eligible, 1 are free"):
+    with pytest.raises(
+        NotEnoughClients, match="3 nodes are connected, .* 1 are eligible, 1 are free"
+    ):
         start(selected, grid)
 
 
@@ -69,18 +71,18 @@ def test_a_round_may_have_no_deadline():
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), "soon"])
 def test_a_deadline_function_must_return_seconds(seconds):
-    with pytest.raises(InvalidInput, match="your function, for round 1: deadline_s must be a fini"):
+    with pytest.raises(InvalidInput, match="round 1: deadline_s must be"):
         federation(fleet(1, 1), deadline_s=lambda t: seconds)
 
 
-def test_a_quorum_needs_a_deadline_in_every_round():
-    with pytest.raises(InvalidInput, match="quorum=1 needs a deadline_s"):
-        federation(fleet(1, 1), quorum=1, deadline_s=lambda t: None)
+def test_min_responses_need_a_deadline_in_every_round():
+    with pytest.raises(InvalidInput, match="min_responses=1 needs a deadline_s"):
+        federation(fleet(1, 1), min_responses=1, deadline_s=lambda t: None)
 
 
 @pytest.mark.parametrize("place", ["Scheduler", "Selected"])
 def test_as_many_are_invited_as_it_takes(place):
-    auto = {"invite": "auto"}
+    auto = {"over_selection": "auto"}
     scheduler = Scheduler(UniformRandom(), cohort_size=4, **(auto if place == "Scheduler" else {}))
     selected, grid = federation(
         fleet(*[1.0] * 12),
@@ -88,20 +90,20 @@ def test_as_many_are_invited_as_it_takes(place):
         deadline_s=10.0,
         **(auto if place == "Selected" else {}),
     )
-    start(selected, grid, rounds=2)  # nobody can have been late twice before
-    assert selected.limits.most_invited == 8
+    start(selected, grid, rounds=2)  # no client can have been late twice before
+    assert selected.limits.max_invited == 8
     for played in selected.rounds:
         assert 6 <= len(played.cohort) <= 8, "at least 1.3 and at most twice as many"
         assert len(played.kept) == 4
-    few, grid = federation(fleet(1.0, 1.0), cohort_size=4, min_clients=2, invite="auto")
+    few, grid = federation(fleet(1.0, 1.0), cohort_size=4, min_clients=2, over_selection="auto")
     start(few, grid)
     assert len(few.rounds[0].kept) == 2
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- summaries -------------------------------------------------------------------------------------
 
 
-def test_a_line_names_who_was_waited_for_and_who_did_not_come(caplog):
+def test_a_line_names_the_slowest_client_and_those_without_a_reply(caplog):
     caplog.set_level(logging.INFO, logger="flwr")
     nodes = fleet(1.0, 2.0, None, 1.0)
     nodes[104].fails = RAISED
@@ -140,13 +142,13 @@ def test_latencies_are_written_as_the_advisor_reads_them(tmp_path):
     with (tmp_path / "log.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["client", "latency_s", "outcome", "round"]
-    told = sorted((client, round(float(s)), how, t) for client, s, how, t in rows)
-    assert told == [("0", 1, "ok", "1"), ("1", 3, "ok", "1"), ("2", 10, "timeout", "1")]
+    written = sorted((client, round(float(s)), how, t) for client, s, how, t in rows)
+    assert written == [("0", 1, "ok", "1"), ("1", 3, "ok", "1"), ("2", 10, "timeout", "1")]
     log = read_log(tmp_path / "log.csv", ids="text")
-    assert (log.silent(), log.deadline_s) == (["2"], pytest.approx(10.0, abs=0.2))
+    assert (log.unresponsive(), log.deadline_s) == (["2"], pytest.approx(10.0, abs=0.2))
 
 
-def test_the_state_file_is_where_it_was_said_to_be(tmp_path, monkeypatch, caplog):
+def test_a_relative_state_path_does_not_follow_the_working_folder(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="flwr")
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -155,4 +157,4 @@ def test_the_state_file_is_where_it_was_said_to_be(tmp_path, monkeypatch, caplog
     monkeypatch.chdir(tmp_path / "there")
     start(selected, grid)
     assert (tmp_path / "here" / "phones.bsfl").is_file()
-    assert f"kept in {tmp_path / 'here' / 'phones.bsfl'}" in caplog.text
+    assert f"saved in {tmp_path / 'here' / 'phones.bsfl'}" in caplog.text

@@ -1,4 +1,4 @@
-"""Evaluation by clients: under a deadline, on those that are not busy, whatever they answer."""
+"""Evaluation by clients: under a deadline, on those that are not busy, with any reply."""
 
 import logging
 
@@ -12,7 +12,7 @@ from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 
-def test_everybody_is_asked_who_is_not_busy():
+def test_all_nodes_that_are_not_busy_evaluate():
     selected, grid = federation(fleet(1, 1, 1, 1), strategy=FedAvg(), cohort_size=2)
     result = start(selected, grid)
     assert sorted(grid.evaluated) == [101, 102, 103, 104], "all nodes, not the cohort"
@@ -48,7 +48,7 @@ def test_without_a_deadline_the_timeout_of_start_holds():
     assert 21.0 <= grid.clock.now - 1000.0 <= 21.5
 
 
-def test_who_is_still_evaluating_is_busy():
+def test_a_node_that_is_still_evaluating_is_busy():
     nodes = fleet(1, 1, 1)
     nodes[103].evaluates = 15.0
     selected, grid = federation(nodes, strategy=FedAvg(), cohort_size=3, deadline_s=10.0)
@@ -57,7 +57,7 @@ def test_who_is_still_evaluating_is_busy():
     assert grid.evaluated.count(103) < 3
 
 
-def test_stragglers_are_not_asked():
+def test_stragglers_do_not_evaluate():
     nodes = fleet(1.0, 1.0, None)
     selected, grid = federation(
         nodes, strategy=FedAvg(min_available_nodes=3), cohort_size=3, deadline_s=5.0
@@ -66,22 +66,22 @@ def test_stragglers_are_not_asked():
     assert sorted(grid.evaluated) == [101, 102], "fewer than min_available_nodes, and no wait"
 
 
-def test_nobody_free_is_no_evaluation(caplog):
+def test_without_a_free_node_there_is_no_evaluation(caplog):
     caplog.set_level(logging.INFO, logger="flwr")
     selected, grid = federation(fleet(None, None), strategy=FedAvg(), deadline_s=5.0)
     start(selected, grid)
     assert grid.evaluated == []
-    assert "nobody is free to evaluate" in caplog.text
+    assert "no node is free to evaluate" in caplog.text
 
 
-def test_no_evaluation_asks_nobody():
+def test_a_strategy_without_evaluation_sends_nothing():
     selected, grid = federation(fleet(1, 1), strategy=FedAvg(fraction_evaluate=0.0))
     start(selected, grid)
     assert grid.evaluated == []
 
 
 @pytest.mark.parametrize(
-    "told",
+    "content",
     [
         RecordDict(),
         RecordDict({"metrics": MetricRecord({"accuracy": 1.0})}),
@@ -90,12 +90,12 @@ def test_no_evaluation_asks_nobody():
         RecordDict({n: MetricRecord({"num-examples": 10, "accuracy": 1.0}) for n in "ab"}),
     ],
 )
-def test_a_spoilt_evaluation_is_left_out(told, caplog):
+def test_an_unusable_evaluation_is_left_out(content, caplog):
     nodes = fleet(1, 1, 1)
 
     def spoil(reply):
         if "arrays" not in reply.content:
-            reply.content = told
+            reply.content = content
 
     nodes[102].spoils = spoil
     selected, grid = federation(nodes, strategy=FedAvg(), cohort_size=3)

@@ -1,4 +1,4 @@
-"""Who the clients are: names that outlive node ids, told without noise, each held by one node."""
+"""Client names: they outlive node ids, are found without noise, and belong to one node each."""
 
 import itertools
 import logging
@@ -13,8 +13,8 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from bsfl import BSFL, Scheduler, UniformRandom
 from bsfl.errors import NotEnoughClients
-from bsfl.integrations.flower.directory import Directory
-from bsfl.integrations.flower.questions import has_query_handler
+from bsfl.integrations.flower.identity_queries import has_query_handler
+from bsfl.integrations.flower.node_registry import NodeRegistry
 from fake_clock import FakeClock
 
 
@@ -30,8 +30,8 @@ def warnings(caplog):
 # --- where names come from ------------------------------------------------------------------------
 
 
-def test_an_unmodified_app_is_asked_nothing(caplog):
-    selected, grid = federation(nameless(1.0, 1.0, answers_queries=False))
+def test_an_unmodified_app_is_not_queried(caplog):
+    selected, grid = federation(nameless(1.0, 1.0, handles_queries=False))
     caplog.clear()
     start(selected, grid, rounds=3)
     assert grid.queries == []
@@ -47,29 +47,29 @@ def test_nodes_that_were_registered_with_a_name_have_it():
 
 
 @pytest.mark.parametrize("identity", ["auto", "partition-id"])
-def test_a_training_reply_tells_the_name(identity, caplog):
-    """Until then a client goes by its node id; afterwards that one has left."""
-    nodes = nameless(1.0, 1.0, answers_queries=False)
+def test_a_training_reply_reports_the_name(identity, caplog):
+    """Until then a client is identified by its node id; afterwards that one has left."""
+    nodes = nameless(1.0, 1.0, handles_queries=False)
     for k, node in enumerate(nodes.values()):
-        node.tells = {"partition-id": k}
+        node.reports = {"partition-id": k}
     selected, grid = federation(nodes, identity=identity)
     start(selected, grid, rounds=3)
     cohorts = [sorted(r.cohort) for r in selected.rounds]
     assert cohorts == [["node-101", "node-102"], ["0", "1"], ["0", "1"]]
     assert sorted(selected.scheduler.clients) == ["0", "1"]
-    assert len(grid.queries) == (0 if identity == "auto" else 1), "one is asked to find out"
+    assert len(grid.queries) == (0 if identity == "auto" else 1), "one is queried to find out"
 
 
 def test_any_key_of_the_node_config_can_be_the_name():
-    nodes = nameless(1.0, 1.0, answers_queries=False)
+    nodes = nameless(1.0, 1.0, handles_queries=False)
     for node in nodes.values():
-        node.tells = {"client-name": f"ward {node.name}", "partition-id": 5}
+        node.reports = {"client-name": f"ward {node.name}", "partition-id": 5}
     selected, grid = federation(nodes, identity="client-name")
     start(selected, grid, rounds=2)
     assert sorted(selected.scheduler.clients) == ["ward 0", "ward 1"]
 
 
-def test_a_client_may_tell_its_name_as_a_metric():
+def test_a_client_may_report_its_name_as_a_metric():
     nodes = nameless(1.0, 1.0)
     for k, node in enumerate(nodes.values()):
         node.metrics = {"partition-id": k}
@@ -79,28 +79,30 @@ def test_a_client_may_tell_its_name_as_a_metric():
     assert "2 of 2 seen" in selected.rounds[-1].line()
 
 
-def test_the_first_name_that_a_node_tells_is_its_own_for_good():
+def test_the_first_name_that_a_node_reports_is_final():
     nodes = nameless(1.0, 1.0)
     selected, grid = federation(nodes)
-    nodes[101].tells = {"partition-id": 0}
+    nodes[101].reports = {"partition-id": 0}
     start(selected, grid, rounds=2)
-    nodes[101].tells = {"partition-id": 7}
+    nodes[101].reports = {"partition-id": 7}
     start(selected, grid, rounds=2)
     assert selected.scheduler.clients == ["0", "node-102"]
 
 
 def test_what_was_learned_of_a_node_goes_with_it_to_its_name(tmp_path):
-    """It is no stranger once more; nobody is met twice."""
+    """The policy does not take it for an unseen client again; no client is counted twice."""
     nodes = nameless(*[1.0] * 6)
     for k, node in enumerate(nodes.values()):
-        node.tells = {"partition-id": k}
+        node.reports = {"partition-id": k}
     selected, grid = federation(
         nodes, scheduler=Scheduler(BSFL(), cohort_size=2), state_path=tmp_path / "s"
     )
     start(selected, grid, rounds=3)
     scheduler = selected.scheduler
     assert sorted(scheduler.clients) == ["0", "1", "2", "3", "4", "5"]
-    assert scheduler.state.memory.observed.tolist() == [1] * 6
+    rows = scheduler.table()
+    assert [row["participations"] for row in rows] == [1] * 6
+    assert None not in [row["latency_s"] for row in rows]
     assert Scheduler.load(tmp_path / "s").clients == scheduler.clients
 
 
@@ -108,13 +110,13 @@ def test_the_name_of_a_client_that_was_here_before_brings_it_back(tmp_path):
     for first in (101, 201):
         nodes = dict(zip((first, first + 1), nameless(1.0, 1.0).values(), strict=True))
         for k, node in enumerate(nodes.values()):
-            node.tells = {"partition-id": k}
+            node.reports = {"partition-id": k}
         selected, grid = federation(nodes, state_path=tmp_path / "s")
         start(selected, grid, rounds=2)
         assert sorted(selected.scheduler.clients) == ["0", "1"]
 
 
-def test_an_app_with_a_query_handler_is_asked(monkeypatch):
+def test_an_app_with_a_query_handler_is_queried(monkeypatch):
     monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     selected, grid = federation(nameless(1.0, 1.0, 1.0))
     start(selected, grid, rounds=2)
@@ -122,15 +124,15 @@ def test_an_app_with_a_query_handler_is_asked(monkeypatch):
     assert selected.scheduler.clients == ["0", "1", "2"], "known from the first round on"
 
 
-def test_an_app_that_surely_has_no_query_handler_is_never_asked(monkeypatch):
+def test_an_app_without_a_query_handler_is_never_queried(monkeypatch):
     monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: False)
     selected, grid = federation(nameless(1.0, 1.0), identity="partition-id")
     start(selected, grid, rounds=2)
     assert grid.queries == []
 
 
-def test_one_node_is_asked_first_where_nobody_knows_whether_it_can_answer(caplog):
-    selected, grid = federation(nameless(1, 1, 1, answers_queries=False), identity="partition-id")
+def test_one_node_is_queried_first_if_the_source_does_not_show_a_handler(caplog):
+    selected, grid = federation(nameless(1, 1, 1, handles_queries=False), identity="partition-id")
     caplog.clear()
     start(selected, grid, rounds=2)
     assert len(grid.queries) == 1
@@ -139,14 +141,14 @@ def test_one_node_is_asked_first_where_nobody_knows_whether_it_can_answer(caplog
     assert selected.scheduler.clients == ["node-101", "node-102", "node-103"]
 
 
-def test_a_node_that_cannot_tell_goes_by_its_node_id(caplog):
+def test_a_node_without_a_name_is_identified_by_its_node_id(caplog):
     nodes = nameless(1.0, 1.0)
-    nodes[102].answers_queries = False
+    nodes[102].handles_queries = False
     selected, grid = federation(nodes, identity="partition-id")
     start(selected, grid, rounds=2)
     assert selected.scheduler.clients == ["0", "node-102"]
-    assert grid.queries == ["0", "1"], "not asked again"
-    assert "node 102 does not answer a query with its partition-id" in caplog.text
+    assert grid.queries == ["0", "1"], "not queried again"
+    assert "node 102 does not reply to a query with its partition-id" in caplog.text
 
 
 def test_node_ids_are_free():
@@ -177,16 +179,16 @@ def test_a_function_names_clients():
         (2**200, "a client id must be below 2^128"),
     ],
 )
-def test_a_name_that_is_none_costs_that_node_its_name(name, reason, caplog):
+def test_with_an_invalid_name_a_node_is_identified_by_its_node_id(name, reason, caplog):
     names = {"0": "ann", "1": name}
     selected, grid = federation(fleet(1, 1), identity=lambda node: names[node.name])
     start(selected, grid, rounds=2)
     assert selected.scheduler.clients == ["ann", "node-102"]
-    assert f"node 102 goes by its node id: {reason}" in caplog.text
-    assert len([r for r in caplog.records if "goes by" in r.getMessage()]) == 1
+    assert f"node 102 is identified by its node id: {reason}" in caplog.text
+    assert len([r for r in caplog.records if "identified by" in r.getMessage()]) == 1
 
 
-def test_a_fleet_of_numbers_stays_one(caplog):
+def test_names_are_all_numbers_or_all_text(caplog):
     names = {"0": 7, "1": "eight", "2": 9}
     selected, grid = federation(fleet(1, 1, 1), identity=lambda node: names[node.name])
     start(selected, grid)
@@ -198,7 +200,7 @@ def test_a_fleet_of_numbers_stays_one(caplog):
     assert scheduler.clients == ["0", "1"], "spelt as the scheduler spells them"
 
 
-def test_a_function_that_fails_for_a_node_costs_that_node_its_name(caplog):
+def test_if_the_function_fails_for_a_node_it_is_identified_by_its_node_id(caplog):
     names = {"0": "ann"}
     selected, grid = federation(fleet(1, 1), identity=lambda node: names[node.name])
     start(selected, grid)
@@ -206,34 +208,30 @@ def test_a_function_that_fails_for_a_node_costs_that_node_its_name(caplog):
     assert "your identity function failed for node 102 (KeyError('1'))" in caplog.text
 
 
-def test_a_node_that_never_says_who_it_is_delays_only_the_first_round():
+def test_a_node_that_never_reports_its_name_delays_only_the_first_round():
     selected, grid = federation(nameless(1.0, 1.0, 1.0), identity="partition-id")
-    answer = grid._query
-    grid._query = lambda node, m: (
-        answer(node, m) if node.name != "2" else grid._answer(m, None, 1e9)
-    )
+    query = grid._query
+    grid._query = lambda node, m: query(node, m) if node.name != "2" else grid._reply(m, None, 1e9)
     before = grid.clock.now
     start(selected, grid, rounds=3)
     assert set(selected.scheduler.clients) == {"0", "1"}
     assert 15.0 <= grid.clock.now - before <= 20.0
 
 
-def test_a_silent_first_node_is_not_the_last_one_asked():
+def test_if_the_first_node_is_unresponsive_others_are_queried():
     selected, grid = federation(nameless(1.0, 1.0, 1.0), identity="partition-id")
-    answer = grid._query
-    grid._query = lambda node, m: (
-        answer(node, m) if node.name != "0" else grid._answer(m, None, 1e9)
-    )
+    query = grid._query
+    grid._query = lambda node, m: query(node, m) if node.name != "0" else grid._reply(m, None, 1e9)
     start(selected, grid, rounds=2)
     assert set(selected.scheduler.clients) == {"1", "2"}
 
 
-def test_answers_that_keep_coming_are_waited_for(monkeypatch):
-    """Each node says who it is ten seconds after the one before."""
+def test_replies_that_keep_coming_are_waited_for(monkeypatch):
+    """Each node reports its name ten seconds after the one before."""
     monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     selected, grid = federation(nameless(1, 1, 1, 1, 1, 1))
-    answer, turn = grid._answer, itertools.count(1)
-    grid._answer = lambda m, reply, s: answer(
+    send, turn = grid._reply, itertools.count(1)
+    grid._reply = lambda m, reply, s: send(
         m, reply, s if m.metadata.message_type == "train" else 10.0 * next(turn)
     )
     start(selected, grid)
@@ -241,11 +239,11 @@ def test_answers_that_keep_coming_are_waited_for(monkeypatch):
     assert 60.0 <= grid.clock.now - 1000.0 <= 65.0
 
 
-def test_newcomers_that_keep_coming_do_not_stop_a_fleet_that_is_large_enough(monkeypatch):
+def test_new_nodes_that_keep_coming_do_not_delay_a_round_with_enough_clients(monkeypatch):
     monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     selected, grid = federation(nameless(1, 1, 1, 1, 1, 1), wait_s=25.0)
-    answer, turn = grid._answer, itertools.count(1)
-    grid._answer = lambda m, reply, s: answer(
+    send, turn = grid._reply, itertools.count(1)
+    grid._reply = lambda m, reply, s: send(
         m, reply, s if m.metadata.message_type == "train" else 10.0 * next(turn)
     )
     start(selected, grid)
@@ -256,7 +254,7 @@ def test_newcomers_that_keep_coming_do_not_stop_a_fleet_that_is_large_enough(mon
 
 
 class Second(FakeGrid):
-    """Node 202 comes after the second round and says that it is client 1; 102 goes after the 4th."""
+    """Node 202 comes after the second round with the name of client 1; 102 goes after the 4th."""
 
     key = b""
 
@@ -274,11 +272,11 @@ def test_the_living_holder_keeps_its_name(caplog):
     selected, grid = federation(fleet(1.0, 2.0, 3.0), cohort_size=3, min_clients=2, deadline_s=10.0)
     grid.__class__ = Second
     start(selected, grid, rounds=7)
-    assert selected.scheduler.clients == ["0", "1", "2"], "no stranger"
+    assert selected.scheduler.clients == ["0", "1", "2"], "no unseen client"
     assert grid.sent.count(102) == 5, "as long as it is there"
     assert grid.sent[-6:].count(202) == 2, "then the other one"
     assert 202 not in grid.sent[: grid.sent.index(102, 10)]
-    said = [w for w in warnings(caplog) if "node 202 says that it is '1', as node 102 does" in w]
+    said = [w for w in warnings(caplog) if "node 202 reports the name '1', as node 102 does" in w]
     assert len(said) == 1, "once"
 
 
@@ -289,7 +287,7 @@ def test_the_same_public_key_takes_over_at_once(caplog):
     grid.__class__, grid.key = Second, b"its own"
     start(selected, grid, rounds=7)
     assert (grid.sent.count(102), grid.sent.count(202)) == (3, 4)
-    assert not [w for w in warnings(caplog) if "says that it is" in w]
+    assert not [w for w in warnings(caplog) if "reports the name" in w]
 
 
 def test_of_nodes_that_are_there_from_the_start_the_first_to_register_has_the_name():
@@ -304,39 +302,39 @@ def test_of_nodes_that_are_there_from_the_start_the_first_to_register_has_the_na
         assert grid.sent.count(honest) == 4
 
 
-def test_a_quick_answer_does_not_win_a_name(monkeypatch):
-    """The thief says who it is long before the one that registered first."""
+def test_a_fast_reply_does_not_win_a_name(monkeypatch):
+    """The thief reports the name long before the node that registered first."""
     monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
     nodes = nameless(1.0, 1.0, 1.0)
     nodes[102].name, nodes[101].registered_at, nodes[102].registered_at = "0", "1", "2"
     selected, grid = federation(nodes)
-    answer = grid._answer
-    grid._answer = lambda m, reply, s: answer(
+    send = grid._reply
+    grid._reply = lambda m, reply, s: send(
         m, reply, s if m.metadata.dst_node_id == 102 or m.metadata.message_type == "train" else 9.0
     )
     start(selected, grid, rounds=3)
     assert 102 not in grid.sent[3:]
 
 
-def test_a_thief_that_tells_a_name_in_its_reply_trains_as_nobody(caplog):
+def test_a_thief_that_reports_a_name_in_its_reply_is_not_invited_again(caplog):
     nodes = fleet(1.0, 1.0, 1.0)
-    nodes[103].is_registered, nodes[103].tells = False, {"partition-id": 0}
+    nodes[103].is_registered, nodes[103].reports = False, {"partition-id": 0}
     selected, grid = federation(nodes, cohort_size=3, min_clients=2)
     start(selected, grid, rounds=4)
-    assert grid.sent.count(103) == 1, "as its node id, before it told"
+    assert grid.sent.count(103) == 1, "as its node id, before it reported the name"
     assert selected.scheduler.clients == ["0", "1"]
-    assert "node 103 says that it is '0', as node 101 does" in caplog.text
+    assert "node 103 reports the name '0', as node 101 does" in caplog.text
 
 
-def test_nodes_that_share_a_name_are_told_apart_from_silent_ones():
+def test_an_error_counts_nodes_that_share_a_name():
     selected, grid = federation(fleet(1, 1, 1), identity=lambda node: "same")
-    with pytest.raises(NotEnoughClients, match="3 are known as 1 clients, 1 are free"):
+    with pytest.raises(NotEnoughClients, match="3 have a name .1 distinct., 1 are free"):
         start(selected, grid)
 
 
-def test_a_holder_that_returns_takes_its_place_in_the_queue():
+def test_a_node_that_returns_does_not_take_its_name_back():
     clock = FakeClock()
-    directory = Directory("auto", clock)
+    registry = NodeRegistry("auto", clock)
     nodes = [NodeInfo(node_id=n, name="ann", registered_at=str(n)) for n in (1, 2)]
 
     class Grid:
@@ -344,23 +342,23 @@ def test_a_holder_that_returns_takes_its_place_in_the_queue():
             return nodes
 
     def holder(*online):
-        directory.update(Grid(), set(online))
-        return directory.clients().get("ann")
+        registry.update(Grid(), set(online))
+        return registry.clients().get("ann")
 
     assert holder(1, 2) == 1
-    directory.invite([1])
+    registry.mark_invited([1])
     assert holder(2) == 2
-    directory.invite([2])
+    registry.mark_invited([2])
     assert holder(1, 2) == 2, "the living holder"
     assert holder(1) == 1
-    directory.forget({"ann"})
-    assert holder(1, 2) == 1, "who is there is not forgotten"
+    registry.forget({"ann"})
+    assert holder(1, 2) == 1, "a node that is online is not forgotten"
 
 
-# --- a fleet that comes and goes ------------------------------------------------------------------
+# --- nodes that come and go -----------------------------------------------------------------------
 
 
-def test_who_is_gone_for_long_leaves_and_is_remembered():
+def test_a_client_leaves_after_a_long_absence_and_is_remembered():
     selected, grid = federation(fleet(1.0, 1.0, 1.0), cohort_size=2, leave_after_s=10.0)
     start(selected, grid, rounds=5)
     grid.online -= {103}
@@ -373,7 +371,7 @@ def test_who_is_gone_for_long_leaves_and_is_remembered():
     assert selected.scheduler.clients == ["0", "1", "2"], "back again"
 
 
-def test_nobody_leaves_if_told_so():
+def test_without_leave_after_s_no_client_leaves():
     selected, grid = federation(fleet(1.0, 1.0, 1.0), leave_after_s=None)
     start(selected, grid)
     grid.online -= {103}
@@ -382,7 +380,7 @@ def test_nobody_leaves_if_told_so():
     assert selected.scheduler.clients == ["0", "1", "2"]
 
 
-def test_a_restart_makes_no_ghosts(tmp_path):
+def test_a_restart_leaves_no_outdated_clients(tmp_path):
     """Nodes get new ids with every simulation, and with every restart of a SuperNode."""
     path = tmp_path / "scheduler.bsfl"
     first, grid = federation(nameless(1.0, 1.0), state_path=path)
@@ -394,7 +392,7 @@ def test_a_restart_makes_no_ghosts(tmp_path):
     assert "2 of 2 seen" in second.rounds[0].line()
 
 
-# --- what the source of an app says ---------------------------------------------------------------
+# --- query handlers in the source of an app --------------------------------------------------------
 
 APP = '[tool.flwr.app.components]\nserverapp = "mine.server:app"\nclientapp = "mine.client:app"\n'
 
@@ -412,7 +410,7 @@ APP = '[tool.flwr.app.components]\nserverapp = "mine.server:app"\nclientapp = "m
         ("register(app)", None),
     ],
 )
-def test_the_source_says_whether_queries_are_answered(source, found, tmp_path):
+def test_the_source_shows_whether_queries_are_handled(source, found, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "client.py").write_text(f"app = ClientApp()\n{source}")
     assert has_query_handler([str(tmp_path)]) is None, "no app"
@@ -420,11 +418,11 @@ def test_the_source_says_whether_queries_are_answered(source, found, tmp_path):
     assert has_query_handler(["/nowhere", str(tmp_path)]) is found
 
 
-UNTOLD = [None, "not python", "from mine.handlers import app", "app = client_app()"]
+UNCLEAR = [None, "not python", "from mine.handlers import app", "app = client_app()"]
 
 
-@pytest.mark.parametrize("source", UNTOLD)
-def test_an_app_whose_source_does_not_say(source, tmp_path):
+@pytest.mark.parametrize("source", UNCLEAR)
+def test_an_app_whose_source_does_not_show_it(source, tmp_path):
     (tmp_path / "pyproject.toml").write_text(APP)
     if source is not None:
         (tmp_path / "mine").mkdir()

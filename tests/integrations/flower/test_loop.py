@@ -1,4 +1,4 @@
-"""Rounds for an app with a loop of its own."""
+"""Rounds for an app with its own loop."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def messages_to(nodes):
     return [Message(RecordDict({"arrays": ARRAYS}), node, "train") for node in nodes]
 
 
-def test_a_loop_of_ones_own():
+def test_a_custom_loop():
     played, _, scheduler = loop(fleet(1.0, 2.0, None), cohort_size=3, n_rounds=2, deadline_s=5.0)
     seen = []
     for cohort in played:
@@ -36,8 +36,8 @@ def test_a_loop_of_ones_own():
         seen.append((cohort.server_round, cohort.summary.kept, cohort.summary.timeouts))
     assert seen[0] == (1, ("0", "1"), ("2",))
     assert seen[1][0] == 2
-    assert scheduler.t == 2
-    assert ("2", "timeout", 5.0) in scheduler.told
+    assert scheduler.round == 2
+    assert ("2", "timeout", 5.0) in scheduler.reported
 
 
 def test_errors_come_last():
@@ -50,12 +50,12 @@ def test_errors_come_last():
     assert cohort.summary.failed == ("0",)
 
 
-def test_a_round_that_sends_nothing_is_given_up():
+def test_a_round_that_sends_nothing_is_abandoned():
     played, _, scheduler = loop(fleet(1.0, 1.0))
     for _ in itertools.islice(played, 3):
         pass
-    assert scheduler.t == 3
-    assert len(scheduler.outstanding) <= 2, "no more than the last round's"
+    assert scheduler.round == 3
+    assert len(scheduler.in_flight) <= 2, "no more than the last round's"
 
 
 def test_what_was_learned_is_kept(tmp_path):
@@ -69,7 +69,7 @@ def test_what_was_learned_is_kept(tmp_path):
         )
         for cohort in played:
             cohort.send_and_receive(messages_to(cohort.nodes))
-    assert Scheduler.load(path).t == 4
+    assert Scheduler.load(path).round == 4
 
 
 def test_wrong_use():

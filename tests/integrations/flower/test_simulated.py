@@ -1,4 +1,4 @@
-"""Simulated seconds: a virtual clock for deadlines, invitations, stragglers and what is told."""
+"""Simulated latencies: a virtual clock for deadlines, invitations, stragglers and summaries."""
 
 import itertools
 import logging
@@ -12,7 +12,7 @@ from fake_federation import Spy, federation, start
 from fake_grid import RAISED, fleet
 from flwr.serverapp.strategy import FedAvg
 
-from bsfl import BSFL, Means, Scheduler, UniformRandom
+from bsfl import BSFL, Scheduler, UCBIndex, UniformRandom
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower import simulated, write_latencies
 
@@ -24,7 +24,7 @@ def by_table(client, reply):
 
 
 def queueing(n=4):
-    """Return nodes as a busy machine has them: who comes first says nothing about its speed."""
+    """Return nodes as on a busy machine: the order of replies says nothing about their speed."""
     return fleet(*[0.5 + 0.25 * k for k in range(n)])
 
 
@@ -41,7 +41,7 @@ def test_seconds_come_from_a_metric_a_function_or_a_record(kind):
         assert played.duration_s == 40.0
     assert result.train_metrics_clientapp[1]["bsfl-round-s"] == 40.0
     assert grid.clock.now - 1000.0 < 3.0, "real time"
-    assert selected.scheduler.told[:2] == [("1", "ok", 20.0), ("0", "ok", 40.0)]
+    assert selected.scheduler.reported[:2] == [("1", "ok", 20.0), ("0", "ok", 40.0)]
 
 
 def test_the_deadline_is_simulated():
@@ -56,7 +56,7 @@ def test_the_deadline_is_simulated():
 
 def test_the_first_by_simulated_time_are_kept():
     selected, grid = federation(
-        queueing(), cohort_size=2, invite=2.0, min_clients=4, latency=simulated(by_table)
+        queueing(), cohort_size=2, over_selection=2.0, min_clients=4, latency=simulated(by_table)
     )
     start(selected, grid)
     assert selected.rounds[0].kept == ("3", "1"), "not the first that the machine got to"
@@ -78,10 +78,10 @@ def test_a_straggler_is_busy_for_its_simulated_seconds():
     back = cohorts.index(["0", "1", "2", "3"], 1)
     assert sum(r.duration_s for r in selected.rounds[:back]) == pytest.approx(300.0, abs=40.0)
     assert sum(r.n_late for r in selected.rounds) == 1
-    assert ("2", "timeout", 60.0) in scheduler.told
+    assert ("2", "timeout", 60.0) in scheduler.reported
 
 
-def test_who_never_answers_times_out():
+def test_a_client_that_never_replies_times_out():
     seconds = {"0": 1.0, "1": math.inf}
     selected, grid = federation(
         queueing(2), deadline_s=60.0, latency=simulated(lambda client, reply: seconds[client])
@@ -90,7 +90,7 @@ def test_who_never_answers_times_out():
     assert (selected.rounds[0].timeouts, selected.rounds[0].duration_s) == (("1",), 60.0)
 
 
-def test_everybody_busy_is_waited_for_in_simulated_time():
+def test_busy_clients_are_waited_for_in_simulated_time():
     selected, grid = federation(
         queueing(2), deadline_s=5.0, lifetime_s=100.0, latency=simulated(by_table)
     )
@@ -127,7 +127,7 @@ def test_a_client_without_seconds_has_failed(source, reason):
     assert f"simulated seconds of client '0': {reason}" in played.reasons["0"]
 
 
-def test_a_client_that_is_silent_in_real_time_is_given_up(caplog):
+def test_a_client_that_is_unresponsive_in_real_time_times_out(caplog):
     nodes = queueing(2)
     nodes[102].takes = None
     selected, grid = federation(
@@ -137,7 +137,7 @@ def test_a_client_that_is_silent_in_real_time_is_given_up(caplog):
     assert 30.0 <= grid.clock.now - 1000.0 <= 32.0
     assert selected.rounds[0].timeouts == ("1",)
     assert selected.rounds[0].duration_s == 60.0
-    assert "1 clients have not answered in 30 s of real time" in caplog.text
+    assert "1 clients have not replied in 30 s of real time" in caplog.text
 
 
 def test_evaluation_takes_real_time():
@@ -151,17 +151,17 @@ def test_evaluation_takes_real_time():
 
 
 def test_what_is_learned_is_what_was_simulated():
-    """The slow answer first on this machine, and are still known to be slow."""
-    scheduler = Scheduler(BSFL(alpha=0.0, index=Means(radius="none")), cohort_size=2)
+    """The slow clients reply first on this machine, and are still known to be slow."""
+    scheduler = Scheduler(BSFL(alpha=0.0, index=UCBIndex(confidence_width="none")), cohort_size=2)
     selected, grid = federation(queueing(), scheduler=scheduler, latency=simulated(by_table))
     start(selected, grid, rounds=6)
     assert set(selected.rounds[-1].cohort) == {"1", "3"}
 
 
-# --- recorded fleets ------------------------------------------------------------------------------
+# --- recordings -----------------------------------------------------------------------------------
 
 
-def test_a_recorded_fleet_is_drawn_from(tmp_path):
+def test_latencies_are_drawn_from_a_recording(tmp_path):
     selected, grid = federation(queueing(2), latency=simulated(SECONDS))
     start(selected, grid, rounds=3)
     write_latencies(tmp_path / "log.csv", selected.rounds)
@@ -212,7 +212,7 @@ def test_wrong_sources():
 # --- reported durations ---------------------------------------------------------------------------
 
 
-def test_reports_beyond_the_round_trip_are_not_cut_in_silence(caplog):
+def test_clipping_a_report_to_the_round_trip_is_logged(caplog):
     nodes = fleet(0.5, 0.6)
     for node in nodes.values():
         node.metrics = {"duration-s": 43.5}

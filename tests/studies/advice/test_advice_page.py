@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bsfl.report import Findings, Section
+from bsfl.report import Report, Section
 from bsfl.report.plots import COLOURS
 from bsfl.studies.advice.show import floor_section, sizes_table, trials_table
 from bsfl.studies.advice.trials import Setting, Trial
@@ -24,7 +24,7 @@ PROBE = """"use strict";
     slider.dispatchEvent(new Event("input"));
     const star = place.data.find((trace) => trace.legendgroup === "recommended");
     const text = (id) => document.getElementById(id).textContent;
-    seen.push({ floor: text("floor-shown"), code: text("advice-code"), unmet: text("advice-unmet"),
+    seen.push({ floor: text("floor-shown"), code: text("advice-code"), warning: text("advice-warning"),
       saving: text("advice-saving"), x: star.x[0], y: star.y[0], rule: place.layout.shapes[0].x0,
       hover: star.text[0], colour: star.marker.color });
   }
@@ -33,26 +33,26 @@ PROBE = """"use strict";
 """
 
 
-def trial(policy, options, seconds, share, invite=1.0):
-    numbers = {"mean_round_s": seconds, "for_as_many_s": seconds, "answers": 2.0}
-    numbers |= {"least_share": share, "gini": 0.1, "chances": 1e6, "invited": 2.0}
-    worlds = {k: v * np.array([0.99, 1.0, 1.01]) for k, v in numbers.items()}
-    plan = {"cohort_size": 2, "invite": invite, "deadline_s": 9.0}
-    return Trial(Setting(policy=policy, options=options, **plan), 10, worlds)
+def trial(policy, options, seconds, share, over_selection=1.0):
+    numbers = {"mean_round_s": seconds, "for_as_many_s": seconds, "responses": 2.0}
+    numbers |= {"min_participation": share, "gini": 0.1, "fair_count": 1e6, "invited": 2.0}
+    values = {k: v * np.array([0.99, 1.0, 1.01]) for k, v in numbers.items()}
+    plan = {"cohort_size": 2, "over_selection": over_selection, "deadline_s": 9.0}
+    return Trial(Setting(policy=policy, options=options, **plan), 10, values)
 
 
 @pytest.fixture
-def findings():
+def report():
     chance = trial("random", {}, 8.0, 0.7)
     trials = [
         chance,
         trial("pace", {}, 3.0, 0.2),
-        trial("pace", {"least_share": 0.8}, 5.0, 0.8),
+        trial("pace", {"min_participation": 0.8}, 5.0, 0.8),
         trial("bsfl", {"alpha": 100.0}, 7.0, 0.95),
     ]
     section = floor_section(trials, 0.5, [chance] * 4)
     tables = [trials_table(trials, trials[2]), sizes_table(trials)]
-    return Findings(title="<b>log</b>", numbers={}, sections=[section], tables=tables)
+    return Report(title="<b>log</b>", numbers={}, sections=[section], tables=tables)
 
 
 def in_browser(page, folder):
@@ -80,9 +80,9 @@ def in_browser(page, folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-def test_the_slider_moves_the_recommendation(findings, tmp_path):
+def test_the_slider_moves_the_recommendation(report, tmp_path):
     probe = Section(question="", html='<p id="probe"></p>', script=PROBE)
-    page = replace(findings, sections=[*findings.sections, probe]).page()
+    page = replace(report, sections=[*report.sections, probe]).page()
     drawn, said = in_browser(page, tmp_path)
     assert said == []
     low, middle, high = json.loads(re.search(r'<p id="probe">(.*?)</p>', drawn)[1])
@@ -91,12 +91,12 @@ def test_the_slider_moves_the_recommendation(findings, tmp_path):
     assert "Scheduler(Pace(tau_max=9.0), cohort_size=2)" in low["code"]
     assert "saves 62 %" in low["saving"], "1 - 3 / 8"
     assert [middle["x"], middle["y"]] == pytest.approx([0.8, 5.0])
-    assert middle["unmet"] == ""
-    assert "Pace(least_share=0.8" in middle["code"]
-    assert "Pace(least_share=0.8)" in middle["hover"]
+    assert middle["warning"] == ""
+    assert "Pace(min_participation=0.8" in middle["code"]
+    assert "Pace(min_participation=0.8)" in middle["hover"]
     assert [low["colour"], high["colour"]] == [*COLOURS[:2]], "those of pace and bsfl"
     assert high["x"] == pytest.approx(0.95)
-    assert high["unmet"] == "No setting keeps that floor; this comes closest."
+    assert high["warning"] == "No setting keeps this floor; this one comes closest."
 
 
 def test_nobody_saves_more_than_all():
@@ -105,7 +105,7 @@ def test_nobody_saves_more_than_all():
     assert quick.saved(slow).high == 1.0
 
 
-def test_texts_are_texts(findings):
-    page = findings.page()
+def test_texts_are_texts(report):
+    page = report.page()
     assert "<b>log</b>" not in page
     assert "connect-src" not in page.partition("</head>")[0], "no request goes anywhere"

@@ -9,10 +9,11 @@ import pytest
 
 from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answer_log import UNITS, Columns
-from bsfl.monitor import Journal
-from bsfl.records import FAILED, OK, TIMEOUT
+from bsfl.fleet.response_log import UNITS, Columns
+from bsfl.monitoring import Journal
+from bsfl.monitoring.journal import START
 from bsfl.studies.advice.log import read_log, uncensored
+from bsfl.types import FAILED, OK, TIMEOUT
 
 
 @pytest.fixture
@@ -67,20 +68,20 @@ def test_clients_that_only_time_out_count(written):
     log = read_log(
         written("client,latency,status\na,1.5,ok\nb,60,timeout\nb,,timeout\nc,,failed\n")
     )
-    assert (log.n_clients, log.deadline_s, log.silent()) == (3, 60.0, ["b", "c"])
+    assert (log.n_clients, log.deadline_s, log.unresponsive()) == (3, 60.0, ["b", "c"])
     assert log.latency_s[:3].tolist() == [1.5, 60.0, 60.0]
     assert math.isnan(log.latency_s[3])
     assert log.outcome[3] == FAILED
-    believed = log.believed()
-    assert (believed.missed - believed.missed.min()).tolist() == [0.0, 2.0, 1.0]
+    posterior = log.posterior()
+    assert (posterior.lost - posterior.lost.min()).tolist() == [0.0, 2.0, 1.0]
 
 
-def test_the_deadline_is_that_of_timeouts_or_the_longest_answer(written):
+def test_the_deadline_is_that_of_timeouts_or_the_longest_response(written):
     rows = "client,latency\na,1.5\nb,34.2\n"
     assert read_log(written(rows)).deadline_s == 35.0
     log = read_log(written(rows), deadline_s=20.0)
-    assert log.answered.tolist() == [True, False], "what came later counts as not answered"
-    assert log.silent() == ["b"]
+    assert log.responded.tolist() == [True, False], "a later response counts as none"
+    assert log.unresponsive() == ["b"]
 
 
 def test_times_order_rows_and_dates_may_have_zones(written):
@@ -89,7 +90,7 @@ def test_times_order_rows_and_dates_may_have_zones(written):
     assert read_log(written(text.replace("+02:00", "-02:00"))).clients == ["b", "a"]
 
 
-def test_ids_that_are_numbers_are_numbers_unless_told(written):
+def test_ids_that_are_numbers_are_numbers_unless_text_is_requested(written):
     path = written("client,latency\n7,1\n-3,2\n")
     assert read_log(path).clients == [7, -3]
     assert read_log(path, ids="text").clients == ["7", "-3"]
@@ -98,12 +99,12 @@ def test_ids_that_are_numbers_are_numbers_unless_told(written):
         read_log(written("client,latency\n07,1\n"), ids="int")
 
 
-def test_an_answer_nobody_waited_for_is_shared_among_the_longer_ones():
-    # by hand: 2 s is given up between 1 and {5, 9}; each of these two gets half of it, in whole: one
-    answers, missed = uncensored(np.array([1.0, 5.0, 9.0]), np.array([2.0, 2.0]))
-    assert (answers.tolist(), missed) == ([1.0, 5.0, 5.0, 9.0, 9.0], 0.0)
-    answers, missed = uncensored(np.array([]), np.array([60.0, 60.0]))
-    assert (len(answers), missed) == (0, 2.0)
+def test_a_censored_latency_is_distributed_over_the_longer_ones():
+    # by hand: 2 s is censored between 1 and {5, 9}; each of these two gets half of it, in whole: one
+    latencies, missed = uncensored(np.array([1.0, 5.0, 9.0]), np.array([2.0, 2.0]))
+    assert (latencies.tolist(), missed) == ([1.0, 5.0, 5.0, 9.0, 9.0], 0.0)
+    latencies, missed = uncensored(np.array([]), np.array([60.0, 60.0]))
+    assert (len(latencies), missed) == (0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -115,22 +116,25 @@ def test_an_answer_nobody_waited_for_is_shared_among_the_longer_ones():
         ("client,latency_s\na,fast\n", "line 2: latency must be a number from 1e-09 to 1e[+]12"),
         ("client,latency_s\na,1e300\n", "line 2: latency must be a number"),
         ("client,latency_s\na,-1\n", "line 2: latency must be a number"),
-        ("client,latency_s\na,nan\n", "line 2: an answer needs its latency, got 'nan'"),
+        ("client,latency_s\na,nan\n", "line 2: a response needs its latency, got 'nan'"),
         ("client,latency_s\n ,1\n", "line 2: the client has no name"),
         ("client,latency_s\na,1,2\n", "line 2: expected 2 values, got 3"),
         ("client,latency_s\na\n", "line 2: expected 2 values, got 1"),
         ("client,latency_s,status\na,1,maybe\n", "line 2: the outcome must be ok, timeout"),
         ("client,latency_s,time\na,1,noon\n", "line 2: the time must be a number or a date"),
         ("client,latency_s,loss\na,1,1e99\n", "line 2: loss must be a number from"),
-        ("client,latency_s,status\na,,timeout\n", "nobody answered, and no deadline"),
+        ("client,latency_s,status\na,,timeout\n", "no client responded, and no deadline"),
         (f"client,latency_s\n{'a' * 1001},1\n", "id must have at most 1,000 characters"),
         (f"client,latency_s\n{'a' * 140_000},1\n", "line 2: more than 100,000 characters"),
         (b"client,latency_s\n\xff\xfe,1\n", "line 2: not text in UTF-8"),
         (b"\x7fELF\x00\x01\x02" + bytes(range(256)), "not text in UTF-8|cannot be read|no column"),
         (b"\x89PNG\r\n\x1a\n" + bytes(1000), "not text in UTF-8|cannot be read"),
-        (b"bsfl-state\r\n\1\0\0", "is a saved scheduler .*bsfl inspect.*needs a log of answers"),
-        (b'{"kind":"round"}\n', "there is no round in the journal"),
-        (b'{"kind":"round","t":1e999}\n{"kind":[]}\n[1\n', "there is no round in the journal"),
+        (b"bsfl-state\r\n\1\0\0", "is a saved scheduler .*bsfl inspect.*needs a log of responses"),
+        (START + b'"opened"}\n', "the journal has no round"),
+        (
+            START + b'"opened","round":1e999}\n' + START + b"[]}\n[1\n",
+            "the journal has no round",
+        ),
     ],
 )
 def test_a_wrong_log_is_one_clear_line(written, content, message):
@@ -148,41 +152,98 @@ def test_a_log_that_is_not_there(tmp_path):
 
 
 def test_more_rows_than_memory_has_room_for(written, monkeypatch):
-    monkeypatch.setattr("bsfl.fleet.answer_log.MAX_ROWS", 3)
+    monkeypatch.setattr("bsfl.fleet.response_log.MAX_ROWS", 3)
     with pytest.raises(InvalidInput, match="more than 3 rows"):
         read_log(written("client,latency_s\n" + "a,1\n" * 4))
 
 
-def test_a_journal_is_read_with_who_was_late_and_available(tmp_path):
+def line(kind, **entry):
+    return START.decode() + f'"{kind}",' + json.dumps(entry)[1:] + "\n"
+
+
+def opened(number, invited, *, n_available=3, busy=(), **more):
+    more = {"target_responses": 2, "n_available": n_available, "busy": list(busy)} | more
+    return line("opened", round=number, invited=invited, n_invited=len(invited), **more)
+
+
+def responses(number, *rows, **more):
+    """Return an entry of rows (client, outcome, seconds, loss)."""
+    names = ("clients", "outcome", "latency_s", "loss")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    return line("responses", round=number, **columns, **more)
+
+
+def test_a_journal_is_read_with_late_responses_and_availability(tmp_path):
     path = tmp_path / "rounds.jsonl"
-    scheduler = Scheduler(cohort_size=2, journal=Journal(path, lists_available=True))
-    fleet = ["a", "b", "c", "d"]
-    for t in range(6):
-        available = fleet if t % 2 else fleet[:3]
-        cohort = scheduler.select(available=available, invite=1.5)
-        told = {k: 1.0 + "abcd".index(k) for k in cohort[:-1]}
-        told[cohort[0]] = Observation(latency=50.0, outcome="timeout")
-        scheduler.observe(told)
-        scheduler.observe({cohort[-1]: Observation(latency=9.0, outcome="late", loss=0.5)})
-    scheduler.select(available=fleet)  # so that the last round is told
+    journal = Journal(path, availability=True)
+    scheduler = Scheduler(cohort_size=2, over_selection=1.5, journal=journal)
+    clients = ["a", "b", "c", "d"]
+    for number in range(6):
+        cohort = scheduler.select(available=clients if number % 2 else clients[:3])
+        results = {k: 1.0 + clients.index(k) for k in cohort[1:-1]}
+        results[cohort[0]] = Observation(latency_s=50.0, outcome="timeout")
+        scheduler.observe(results, round=cohort)
+        scheduler.close(cohort)
+        scheduler.observe({cohort[-1]: Observation(latency_s=9.0, loss=0.5)}, round=cohort)
     log = read_log(path)
     assert (log.cohort_size, log.deadline_s) == (2, 50.0)
     assert len(log.client) == 18, "three of each of the six rounds"
     assert np.count_nonzero(log.outcome == TIMEOUT) == 6
-    assert np.count_nonzero(log.latency_s == 9.0) == 6, "late answers tell their latency"
+    assert np.count_nonzero(log.latency_s == 9.0) == 6, "late responses have their latency"
+    assert np.count_nonzero(log.loss == 0.5) == 6
     assert log.available.shape == (6, log.n_clients)
-    d = log.clients.index("d") if "d" in log.clients else None
-    if d is not None:
-        assert log.available[:, d].tolist() == [False, True] * 3
+    assert log.availability == pytest.approx(min(1.0, 3.5 / log.n_clients))
+    for client, is_online in zip(log.clients, log.available.T, strict=True):
+        assert is_online.tolist() == ([False, True] * 3 if client == "d" else [True] * 6)
     with path.open("ab") as file:
-        file.write(b'{"kind":"round","t":7,"inv')  # torn
+        file.write(START + b'"opened","round":7,"inv')  # torn
     assert np.array_equal(read_log(path).latency_s, log.latency_s)
 
 
-def test_a_journal_of_somebody_else_is_passed_over_line_by_line(tmp_path, written):
-    entry = {"kind": "round", "t": 1, "invited": ["a", "b"], "outcome": ["ok", "ok"]}
-    entry |= {"latency_s": [1.0, "x"], "loss": [None, None], "available": "many"}
-    good = {**entry, "t": 2, "latency_s": [1.0, 1e300], "enough": -4}
-    log = read_log(written(json.dumps(entry) + "\n" + json.dumps(good) + "\n", "rounds.jsonl"))
+def test_a_journal_without_changes_of_availability_says_how_many_were_available(written):
+    text = line("joined", new=["a", "b", "c"], clients=[], first_round=1)
+    text += opened(1, ["a", "b"]) + responses(1, ("a", "ok", 2.0, None), ("b", "ok", 3.0, None))
+    text += line("availability") + opened(2, ["a"], n_available=1)
+    text += responses(2, ("a", "ok", 2.5, None))
+    log = read_log(written(text, "rounds.jsonl"))
+    assert log.available is None
+    assert log.availability == 1.0, "2 of 2"
+    assert log.latency_s.tolist() == [2.0, 3.0, 2.5]
+
+
+def test_changes_of_availability_show_which_clients_could_be_selected(written):
+    text = line("joined", new=["a", "b", "c", "d"], clients=[], first_round=1)
+    text += opened(1, ["a", "b"], n_available=4)
+    text += responses(1, ("a", "ok", 2.0, None), ("b", "ok", 3.0, None))
+    text += line("availability", on=[], off=["a"]) + line("left", clients=["d"], first_round=2)
+    text += opened(2, ["c"], n_available=1, busy=["b"]) + responses(2, ("c", "failed", None, None))
+    text += line("joined", new=[], clients=["d"], first_round=3)
+    text += line("renamed", client="c", name="z")
+    text += opened(3, ["d", "z"], n_available=3) + responses(3, ("d", "timeout", 9.0, None))
+    text += opened(4, ["b"], n_available=7)  # other clients were online than the journal says
+    log = read_log(written(text, "rounds.jsonl"))
+    assert log.clients == ["a", "b", "z", "d"]
+    assert log.available.tolist() == [
+        [True, True, True, True],
+        [False, False, True, False],
+        [False, True, True, True],
+    ]
+
+
+def test_only_the_last_run_of_a_repeated_round_counts(written):
+    text = opened(1, ["a", "b"]) + responses(1, ("a", "ok", 2.0, None), ("b", "ok", 3.0, None))
+    text += responses(7, ("c", "ok", 4.0, None))  # its round was opened in a file that is gone
+    text += opened(1, ["b"], target_responses=4) + responses(1, ("b", "ok", 5.0, None))
+    log = read_log(written(text, "rounds.jsonl"))
+    assert (log.clients, log.latency_s.tolist()) == (["b", "c"], [5.0, 4.0])
+    assert log.cohort_size == 4
+
+
+def test_a_foreign_journal_is_ignored_line_by_line(written):
+    wrong = responses(1, ("a", "ok", 1.0, None), ("b", "ok", "x", None))
+    mixed = responses(2, ("a", "ok", 1.0, None), ("b", "ok", 1e300, None), ("c", "late", 2.0, None))
+    sizes = opened(2, ["a"], target_responses=-4, n_available="many")
+    log = read_log(written(wrong + mixed + sizes + mixed, "rounds.jsonl"))
     assert log.clients == ["a"]
     assert log.cohort_size is None
+    assert log.availability == 1.0

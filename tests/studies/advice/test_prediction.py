@@ -8,9 +8,9 @@ import pytest
 from bsfl.fleet import Fleet
 from bsfl.fleet.latency import Flaky
 from bsfl.fleet.populations import POPULATIONS
-from bsfl.randomness import stream
+from bsfl.random import stream
 from bsfl.studies.advice import Advice, read_log
-from bsfl.studies.advice.trials import Setting, Worlds, play
+from bsfl.studies.advice.trials import ResampledFleets, Setting, run_setting
 from bsfl.studies.study import Effort
 
 DEVICES = Path(__file__).parents[4] / "shared" / "devices" / "fedscale_capacity_20k.csv"
@@ -31,19 +31,19 @@ def fleet(name, seed):
 
 
 def written(name, path):
-    """Write a log of 60 rounds of random selection, six answers of a client."""
-    world, lines = fleet(name, 77), ["client,latency,status"]
+    """Write a log of 60 rounds of random selection, six responses of a client."""
+    truth, lines = fleet(name, 77), ["client,latency,status"]
     for t in range(1, 61):
-        drawn = world.latencies(t, 0.0)
+        drawn = truth.latencies(t, 0.0)
         for k in stream(9, "log", t).choice(K, M, replace=False):
-            how = "ok" if drawn[k] <= world.tau_max else "timeout"
-            lines.append(f"c{k},{min(drawn[k], world.tau_max):.6g},{how}")
+            how = "ok" if drawn[k] <= truth.tau_max else "timeout"
+            lines.append(f"c{k},{min(drawn[k], truth.tau_max):.6g},{how}")
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
 def mean_round_s(setting, fleets):
-    return np.mean([play(one, setting, ROUNDS)["mean_round_s"] for one in fleets])
+    return np.mean([run_setting(one, setting, ROUNDS)["mean_round_s"] for one in fleets])
 
 
 devices = pytest.param(
@@ -55,15 +55,15 @@ devices = pytest.param(
 @pytest.mark.parametrize("name", ["phones", "authors-bimodal", "flaky", devices])
 def test_the_predicted_mean_round_is_the_true_one_within_a_tenth(name, tmp_path):
     log = read_log(written(name, tmp_path / "log.csv"))
-    worlds = Worlds.of(log)
+    resampled = ResampledFleets.of(log)
     for policy, options, invite in (
         ("random", {}, 1.0),
-        ("pace", {"least_share": 0.8}, 1.0),
+        ("pace", {"min_participation": 0.8}, 1.0),
         ("bsfl", {"alpha": 10.0, "index": {"kind": "lognormal"}}, 1.3),
     ):
-        plan = {"cohort_size": M, "invite": invite, "deadline_s": log.deadline_s}
+        plan = {"cohort_size": M, "over_selection": invite, "deadline_s": log.deadline_s}
         setting = Setting(policy=policy, options=options, **plan)
-        predicted = mean_round_s(setting, [worlds.fleet(i) for i in range(3)])
+        predicted = mean_round_s(setting, [resampled.fleet(i) for i in range(3)])
         true = mean_round_s(setting, [fleet(name, 1000 + i) for i in range(2)])
         assert predicted == pytest.approx(true, rel=0.1), policy
 
@@ -71,16 +71,21 @@ def test_the_predicted_mean_round_is_the_true_one_within_a_tenth(name, tmp_path)
 @pytest.mark.slow
 def test_the_recommended_setting_does_what_is_promised(tmp_path):
     log = written("flaky", tmp_path / "log.csv")
-    asked = {"cohort_size": M, "rounds": ROUNDS, "policies": ("pace", "random"), "floor": 0.6}
+    asked = {
+        "cohort_size": M,
+        "rounds": ROUNDS,
+        "policies": ("pace", "random"),
+        "min_participation": 0.6,
+    }
     found = Advice(log=log, **asked).play(tmp_path, Effort(jobs=1)).numbers
     best = found["recommended"]
-    worlds = [fleet("flaky", 1000 + i) for i in range(3)]
-    true = [play(one, Setting(**best["setting"]), ROUNDS) for one in worlds]
+    fleets = [fleet("flaky", 1000 + i) for i in range(3)]
+    true = [run_setting(one, Setting(**best["setting"]), ROUNDS) for one in fleets]
     assert best["mean_round_s"]["mean"] == pytest.approx(
         np.mean([one["mean_round_s"] for one in true]), rel=0.1
     )
-    assert np.mean([one["least_share"] for one in true]) > 0.5
-    chance = [play(one, Setting(**found["trials"][0]["setting"]), ROUNDS) for one in worlds]
+    assert np.mean([one["min_participation"] for one in true]) > 0.5
+    chance = [run_setting(one, Setting(**found["trials"][0]["setting"]), ROUNDS) for one in fleets]
     saved = 1 - np.mean(
         [a["for_as_many_s"] / b["for_as_many_s"] for a, b in zip(true, chance, strict=True)]
     )

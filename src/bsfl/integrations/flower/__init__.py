@@ -1,18 +1,23 @@
 """bsfl inside Flower: `strategy = Selected(strategy, scheduler)`.
 
-What the scheduler is made of can be imported from here as well, so that one import is enough.
+Scheduler, BSFL and make_policy can be imported from here as well, so that one import is enough.
 
-Three ways in, each on the modules below it:
+There are three entry points, each built on the modules below it:
 
-    selected.py    Selected: any strategy, with chosen clients  around.py      a wrapped strategy
-    buffered.py    Buffered: no barrier (async_run.py its loop) versions.py    its old models
-    loop.py        rounds: an app with a loop of its own
-    options.py     what all three take, and what is made of it
-    federation.py  one run: choose, exchange, evaluate          checkpoint.py  what outlives it
-    nodes.py       who is connected, has left, may train        summary.py     what it tells
-    directory.py   which node has which name (identity.py)      questions.py   asks them for it
-    wire.py        messages out, replies in, how long it took   content.py     what a reply holds
-    grid.py        grids around Flower's, one in virtual time   simulated.py   its seconds
+    selected.py          Selected: any strategy, with selected clients
+    buffered.py          Buffered: asynchronous training (async_run.py: its loop, versions.py: its
+                         old models)
+    loop.py              rounds: for an app with its own loop
+
+    options.py           the options of all three, and the objects that are built of them
+    wrapper.py           a strategy that wraps another one
+    federation.py        one run: select, exchange, evaluate
+    nodes.py             which nodes are connected, have left, may train
+    node_registry.py     client names of nodes (identity.py; identity_queries.py: from queries)
+    message_exchange.py  messages out, replies in, latencies (content.py: what replies hold)
+    grid.py              grids that wrap Flower's, one with a virtual clock (simulated.py)
+    checkpoint.py        files that outlive the server
+    summary.py           summaries of rounds, versions and clients
 """
 
 from bsfl.extras import optional_imports
@@ -23,6 +28,7 @@ with optional_imports():
     from bsfl.integrations.flower.buffered import Buffered
     from bsfl.integrations.flower.identity import Identity
     from bsfl.integrations.flower.loop import Cohort, rounds
+    from bsfl.integrations.flower.message_exchange import REPORTED_KEY, Latency
     from bsfl.integrations.flower.selected import Selected
     from bsfl.integrations.flower.simulated import simulated
     from bsfl.integrations.flower.summary import (
@@ -31,7 +37,6 @@ with optional_imports():
         VersionSummary,
         write_latencies,
     )
-    from bsfl.integrations.flower.wire import REPORTED_KEY, Latency
 
 __all__ = [
     "BSFL",

@@ -1,4 +1,4 @@
-"""What outlives the server: the scheduler's file, or a folder with the model as well."""
+"""Files that outlive the server: the scheduler's state file, or a folder with the model as well."""
 
 import inspect
 import io
@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result, Strategy
 
 from bsfl.errors import CorruptFile, FileInUse, InvalidInput
-from bsfl.files import replace_file
+from bsfl.persistence import replace_file
 from bsfl.scheduler import Scheduler
 
 _LOG = logging.getLogger("flwr")
@@ -25,8 +25,8 @@ _LOG = logging.getLogger("flwr")
 MODEL, SCHEDULER = "model.npz", "scheduler.bsfl"
 
 
-class Attempts:
-    """Writes to a file; a disk that is full costs what was learned, not the training.
+class SafeWriter:
+    """Writes to a file; a full disk costs the file, not the training.
 
     Attributes:
         path: The file.
@@ -36,13 +36,13 @@ class Attempts:
         self.path = path
         self._is_failing = False
 
-    def attempt(self, write: Callable[[], None]) -> None:
-        """Write; say once that it fails, and once that it works again."""
+    def write(self, write: Callable[[], None]) -> None:
+        """Write; log once that it fails, and once that it works again."""
         try:
             write()
         except (OSError, FileInUse) as error:
             if not self._is_failing:
-                _LOG.warning("bsfl: %s cannot be written, training goes on: %s", self.path, error)
+                _LOG.warning("bsfl: %s cannot be written, training continues: %s", self.path, error)
             self._is_failing = True
             return
         if self._is_failing:
@@ -54,7 +54,7 @@ class StateFile:
     """Restores a scheduler, and saves it after every round.
 
     Attributes:
-        path: The file; absolute from the start, whatever becomes of the working folder.
+        path: The file; absolute, so that the working folder may change.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -63,11 +63,11 @@ class StateFile:
             raise InvalidInput(
                 f"state_path must be a file in a folder that exists, got {str(self.path)!r}"
             )
-        self._attempts = Attempts(self.path)
+        self._writer = SafeWriter(self.path)
 
     def restored(self, scheduler: Scheduler) -> Scheduler:
-        """Return what the file knows under the given settings; one that is not new stays."""
-        if scheduler.t:
+        """Return the scheduler in the file with the settings of a new one; a used one stays."""
+        if scheduler.round:
             return scheduler
         if len(scheduler.clients):
             raise InvalidInput(
@@ -77,25 +77,25 @@ class StateFile:
         if not self.path.exists():
             return scheduler
         restored = Scheduler.load(self.path, policy=scheduler.policy)
-        restored.cohort_size = scheduler.cohort_size
-        restored.tell_like(scheduler)
+        restored.plan, restored.max_open_rounds = scheduler.plan, scheduler.max_open_rounds
+        restored.publish_like(scheduler)
         restored.abandon()
-        _LOG.info("bsfl: %s goes on after round %d", self.path, restored.t)
+        _LOG.info("bsfl: %s resumes after round %d", self.path, restored.round)
         return restored
 
     def save(self, scheduler: Scheduler) -> None:
-        """Write the scheduler; a failure costs a warning."""
-        self._attempts.attempt(lambda: scheduler.save(self.path))
+        """Write the scheduler; a failure is logged."""
+        self._writer.write(lambda: scheduler.save(self.path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Attributes:
-        server_round: After which round it was written.
+        server_round: The round after which it was written.
         arrays: The model.
-        strategy: What the strategy remembered in arrays, such as the moments of FedAdam.
+        strategy: Attributes of the strategy that hold arrays, such as the moments of FedAdam.
     """
 
     server_round: int
@@ -107,7 +107,7 @@ class Checkpoint:
     """Writes the model after every round, and reads it when the server starts again.
 
     Attributes:
-        folder: Holds model.npz and scheduler.bsfl; made if it is not there.
+        folder: Holds model.npz and scheduler.bsfl; created if it does not exist.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -117,16 +117,16 @@ class Checkpoint:
         except OSError as error:
             raise InvalidInput(f"checkpoint must be a folder: {error}") from None
         self._model = self.folder / MODEL
-        self._attempts = Attempts(self._model)
+        self._writer = SafeWriter(self._model)
         self._before: dict[str, Any] = {}
 
     @property
     def state_path(self) -> Path:
-        """Where the scheduler is kept."""
+        """The state file of the scheduler."""
         return self.folder / SCHEDULER
 
     def begin(self, strategy: Strategy) -> Saved | None:
-        """Give a strategy back what it remembered, if something was saved, and return that."""
+        """Load what was saved, restore the attributes of a strategy from it, and return it."""
         self._before = dict(vars(strategy))
         saved = self.load()
         for name, value in saved.strategy.items() if saved else ():
@@ -135,24 +135,24 @@ class Checkpoint:
         return saved
 
     def save(self, server_round: int, arrays: ArrayRecord, strategy: Strategy) -> None:
-        """Write a model and what its strategy remembers; a failure costs a warning."""
+        """Write a model and the arrays of its strategy; a failure is logged."""
         header: dict[str, Any] = {"server_round": server_round, "model": [], "strategy": {}}
         parts: dict[str, npt.NDArray[Any]] = {}
         for k, (name, array) in enumerate(arrays.items()):
             header["model"].append([name, array.dtype, list(array.shape), array.stype])
             parts[f"model-{k}"] = np.frombuffer(array.data, dtype=np.uint8)
         for name, value in vars(strategy).items():
-            kind, held = _taken_apart(value)
-            if held and value is not self._before.get(name):  # it was changed by training
-                header["strategy"][name] = [kind, list(held)]
-                parts |= {f"strategy-{name}-{k}": a for k, a in enumerate(held.values())}
+            kind, arrays_in = _flatten(value)
+            if arrays_in and value is not self._before.get(name):  # it was changed by training
+                header["strategy"][name] = [kind, list(arrays_in)]
+                parts |= {f"strategy-{name}-{k}": a for k, a in enumerate(arrays_in.values())}
         parts["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         file = io.BytesIO()
         np.savez(file, **parts)  # type: ignore[arg-type]
-        self._attempts.attempt(lambda: replace_file(self._model, file.getbuffer()))
+        self._writer.write(lambda: replace_file(self._model, file.getbuffer()))
 
     def load(self) -> Saved | None:
-        """Return what was saved; None if there is nothing yet."""
+        """Return what was saved; None: nothing yet."""
         if not self._model.exists():
             return None
         try:
@@ -167,7 +167,7 @@ class Checkpoint:
                         }
                     ),
                     strategy={
-                        name: _put_together(
+                        name: _unflatten(
                             kind, {key: parts[f"strategy-{name}-{k}"] for k, key in enumerate(keys)}
                         )
                         for name, (kind, keys) in header["strategy"].items()
@@ -175,90 +175,92 @@ class Checkpoint:
                 )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise CorruptFile(
-                f"{self._model} is no model that was saved here ({error}); nothing was loaded"
+                f"{self._model} is not a model of a checkpoint ({error}); nothing was loaded"
             ) from None
-        _LOG.info("bsfl: %s goes on after round %d", self._model, saved.server_round)
+        _LOG.info("bsfl: %s resumes after round %d", self._model, saved.server_round)
         return saved
 
 
-def _taken_apart(value: Any) -> tuple[str, dict[str, npt.NDArray[Any]]]:
-    """Return a value's kind and its arrays: one, a list, or by name; none if it is not such."""
-    kind, held = "", {}
+def _flatten(value: Any) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+    """Return the kind of a value and its arrays by key; no arrays if it holds anything else."""
+    kind, arrays = "", {}
     if isinstance(value, np.ndarray):
-        kind, held = "array", {"": value}
+        kind, arrays = "array", {"": value}
     elif isinstance(value, ArrayRecord):
-        kind, held = "record", {name: array.numpy() for name, array in value.items()}
+        kind, arrays = "record", {name: array.numpy() for name, array in value.items()}
     elif isinstance(value, list):
-        kind, held = "list", {str(k): one for k, one in enumerate(value)}
+        kind, arrays = "list", {str(k): item for k, item in enumerate(value)}
     elif isinstance(value, dict):
-        kind, held = "dict", value
+        kind, arrays = "dict", value
     is_plain = all(
-        isinstance(key, str) and isinstance(one, np.ndarray) and one.dtype != object
-        for key, one in held.items()
+        isinstance(key, str) and isinstance(item, np.ndarray) and item.dtype != object
+        for key, item in arrays.items()
     )
-    return kind, held if is_plain else {}
+    return kind, arrays if is_plain else {}
 
 
-def _put_together(kind: str, held: dict[str, npt.NDArray[Any]]) -> Any:
+def _unflatten(kind: str, arrays: dict[str, npt.NDArray[Any]]) -> Any:
     if kind == "array":
-        return held[""]
+        return arrays[""]
     if kind == "record":
-        return ArrayRecord({name: Array(array) for name, array in held.items()})
-    return list(held.values()) if kind == "list" else held
+        return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+    return list(arrays.values()) if kind == "list" else arrays
 
 
-def kept_in(
+def files_of(
     checkpoint: str | os.PathLike[str] | None, state_path: str | os.PathLike[str] | None
 ) -> tuple[Checkpoint | None, StateFile | None]:
-    """Return the folder and the scheduler's file, which is in it if there is one."""
+    """Return the checkpoint and the state file, which is in the checkpoint's folder if any."""
     if checkpoint is None:
         return None, None if state_path is None else StateFile(state_path)
     if state_path is not None:
-        raise InvalidInput("checkpoint keeps the scheduler, too; leave out state_path")
+        raise InvalidInput("checkpoint saves the scheduler, too; leave out state_path")
     folder = Checkpoint(checkpoint)
     return folder, StateFile(folder.state_path)
 
 
-def resumed(start: Callable[..., Any], saved: Saved | None, *args: Any, **kwargs: Any) -> Any:
-    """Call start with the model that was saved, for the rounds that are left.
+def start_from(start: Callable[..., Any], saved: Saved | None, *args: Any, **kwargs: Any) -> Any:
+    """Call start with the model that was saved, for the remaining rounds.
 
-    Rounds of the result, and those that evaluate_fn is told, count on from the saved one.
+    Rounds of the result, and those that evaluate_fn gets, are numbered from the saved one on.
     """
     if saved is None:
         return start(*args, **kwargs)
     bound = inspect.signature(start).bind(*args, **kwargs)
     bound.apply_defaults()
-    given = bound.arguments
-    if not {"initial_arrays", "num_rounds"} <= given.keys():
+    arguments = bound.arguments
+    if not {"initial_arrays", "num_rounds"} <= arguments.keys():
         raise InvalidInput(
             "a checkpoint needs a strategy whose start() takes initial_arrays and num_rounds"
         )
     n_before = saved.server_round
-    if n_before >= given["num_rounds"]:
-        _LOG.info("bsfl: all %d rounds were played; nothing is left to do", n_before)
+    if n_before >= arguments["num_rounds"]:
+        _LOG.info("bsfl: all %d rounds are done; nothing is left to do", n_before)
         result = Result()
         result.arrays = saved.arrays
         return result
-    given["initial_arrays"], given["num_rounds"] = saved.arrays, given["num_rounds"] - n_before
-    if given.get("evaluate_fn") is not None:
-        given["evaluate_fn"] = _later(given["evaluate_fn"], n_before)
+    arguments["initial_arrays"] = saved.arrays
+    arguments["num_rounds"] -= n_before
+    if arguments.get("evaluate_fn") is not None:
+        arguments["evaluate_fn"] = _shifted(arguments["evaluate_fn"], n_before)
     result = start(*bound.args, **bound.kwargs)
     if isinstance(result, Result):
-        _shift(result, n_before)
+        _shift_rounds(result, n_before)
     return result
 
 
-def _later(
+def _shifted(
     evaluate: Callable[[int, ArrayRecord], MetricRecord | None], n_before: int
 ) -> Callable[[int, ArrayRecord], MetricRecord | None]:
     return lambda server_round, arrays: evaluate(server_round + n_before, arrays)
 
 
-def _shift(result: Result, n_before: int) -> None:
+def _shift_rounds(result: Result, n_before: int) -> None:
     for name in (
         "train_metrics_clientapp",
         "evaluate_metrics_clientapp",
         "evaluate_metrics_serverapp",
     ):
         history = getattr(result, name)
-        setattr(result, name, {t + n_before: metrics for t, metrics in history.items()})
+        shifted = {number + n_before: metrics for number, metrics in history.items()}
+        setattr(result, name, shifted)

@@ -1,4 +1,4 @@
-"""What a reply holds: read without copies, and checked, not believed, before it is aggregated."""
+"""The content of replies: read without copies, and checked before it is aggregated."""
 
 import math
 from collections import Counter
@@ -13,31 +13,31 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic
 
 NPY_1_0 = b"\x93NUMPY\x01\x00"
-LONGEST_HEADER = 1000
-"""Bytes of a header that is remembered; more than any array of numbers needs."""
+MAX_HEADER = 1000
+"""Bytes of a header that is cached; more than any array of numbers needs."""
 
 Kind = TypeVar("Kind")
 
-MOST_SAMPLES = 10**12
-"""A client that claims more samples is not believed."""
+MAX_SAMPLES = 10**12
+"""Largest number of samples that a client may report."""
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-def held(content: Mapping[str, Any], kind: type[Kind]) -> dict[str, Kind]:
-    """Return the records of one kind by their names; `content.metric_records` writes them all."""
+def records_of(content: Mapping[str, Any], kind: type[Kind]) -> dict[str, Kind]:
+    """Return the records of one kind by name; `content.metric_records` would copy them."""
     return {name: record for name, record in content.items() if isinstance(record, kind)}
 
 
 def values(array: Array) -> tuple[tuple[int, ...], npt.NDArray[Any]]:
-    """Return an array's shape and its values in any order; raises whatever `array.numpy()` does.
+    """Return an array's shape and its values in any order; raise what `array.numpy()` raises.
 
-    Most of what that takes is its header, and in a round all have the same ones.
+    Most of the time of `array.numpy()` goes into the header, and the headers of a round are equal.
     """
     data = array.data
     if array.stype == "numpy.ndarray" and data[:8] == NPY_1_0:
         end = 10 + int.from_bytes(data[8:10], "little")
-        layout = _layout(bytes(data[:end])) if end <= min(len(data), LONGEST_HEADER) else None
+        layout = _layout(bytes(data[:end])) if end <= min(len(data), MAX_HEADER) else None
         if layout is not None:
             shape, dtype = layout
             n = math.prod(shape)
@@ -49,56 +49,56 @@ def values(array: Array) -> tuple[tuple[int, ...], npt.NDArray[Any]]:
 
 @lru_cache(maxsize=1000)
 def _layout(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Return shape and type that a header tells; None for anything out of the ordinary."""
+    """Return the shape and the type in a header; None for anything unusual."""
     file = BytesIO(header)
     try:
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    except Exception:  # whatever the bytes of a stranger do to numpy, which then says it itself
+    except Exception:  # any error that malformed bytes cause in numpy; array.numpy() raises it
         return None
     is_plain = not dtype.hasobject and dtype.itemsize > 0 and min(shape, default=1) > 0
     return (shape, dtype) if is_plain else None
 
 
 class ContentCheck:
-    """Finds replies that would spoil an aggregation, or end it.
+    """Finds replies that would corrupt an aggregation, or end it with an error.
 
     Strategies that aggregate as Flower's own do need one record of arrays, one of metrics, and a
-    weight; a NaN in one reply would be in every model from then on. Of a strategy that aggregates
-    in its own way only those replies are found that differ from most of the others.
+    weight; a NaN in one reply would be in every later model. For a strategy with its own
+    aggregation, only replies that differ from most others are found.
 
     Attributes:
-        weight_key: The metric that weighs replies; None if that is the strategy's own business.
+        weight_key: The metric that weighs replies; None: the strategy has its own aggregation.
     """
 
     def __init__(self, strategy: Any = None, method: str = "aggregate_train") -> None:
         """Read what a strategy needs.
 
         Args:
-            strategy: The strategy; None: nobody knows what is done with replies.
-            method: Which of its methods gets the replies.
+            strategy: The strategy; None: it is not known what is done with replies.
+            method: The method of the strategy that gets the replies.
         """
-        is_flowers = isinstance(strategy, FedAvg) and aggregates_as_flower(type(strategy), method)
-        self.weight_key: str | None = strategy.weighted_by_key if is_flowers else None
+        is_standard = isinstance(strategy, FedAvg) and aggregates_as_flower(type(strategy), method)
+        self.weight_key: str | None = strategy.weighted_by_key if is_standard else None
         self._is_train = method == "aggregate_train"
         self._are_arrays = not isinstance(strategy, FedXgbBagging | FedXgbCyclic)
         self._usual: Hashable = None
 
     def fault(self, reply: Message) -> str | None:
-        """Return what is wrong with a reply, None if nothing is."""
+        """Return what is wrong with a reply; None: nothing."""
         if not reply.has_content():
             return "it has no content"
         return None if self.weight_key is None else self._fault(reply.content, self.weight_key)
 
     def _fault(self, content: RecordDict, weight_key: str) -> str | None:
-        records = list(held(content, ArrayRecord).values())
-        metrics = list(held(content, MetricRecord).values())
+        records = list(records_of(content, ArrayRecord).values())
+        metrics = list(records_of(content, MetricRecord).values())
         if self._is_train and len(records) != 1:
             return f"it has {len(records)} ArrayRecords instead of one"
         if len(metrics) != 1:
             return f"it has {len(metrics)} MetricRecords instead of one"
         weight: Any = metrics[0].get(weight_key)
-        if not isinstance(weight, int | float) or not 0 < weight <= MOST_SAMPLES:
+        if not isinstance(weight, int | float) or not 0 < weight <= MAX_SAMPLES:
             return f"its {weight_key} is {weight!r}"
         is_checked = self._is_train and self._are_arrays
         return self._fault_of(records[0]) if is_checked else None
@@ -108,7 +108,7 @@ class ContentCheck:
         for name, array in arrays.items():
             try:
                 shape, numbers = values(array)
-            except Exception as error:  # whatever the bytes of a stranger do to numpy
+            except Exception as error:  # any error that malformed bytes cause in numpy
                 return f"array {name!r} cannot be read: {error}"
             if shape != tuple(array.shape):
                 return f"array {name!r} has shape {shape} and claims {tuple(array.shape)}"
@@ -116,11 +116,11 @@ class ContentCheck:
                 return f"array {name!r} holds values that are not finite"
         return None
 
-    def odd_ones(self, replies: Mapping[Key, Message]) -> dict[Key, str]:
-        """Return whose replies have other records, keys or shapes than most, and how they differ.
+    def outliers(self, replies: Mapping[Key, Message]) -> dict[Key, str]:
+        """Return the keys of replies with other records or shapes than most, and the reason.
 
-        Of shapes that are equally frequent that of earlier replies is right, or else that of the
-        first one.
+        Among equally frequent shapes, that of earlier replies is right, or else that of the first
+        reply.
         """
         shapes = {key: self._shape(reply.content) for key, reply in replies.items()}
         counts = Counter(shapes.values())
@@ -137,14 +137,14 @@ class ContentCheck:
     def _shape(self, content: RecordDict) -> Hashable:
         shapes = {
             (record, name, tuple(array.shape) if self._are_arrays else None)
-            for record, arrays in held(content, ArrayRecord).items()
+            for record, arrays in records_of(content, ArrayRecord).items()
             for name, array in arrays.items()
             if self._is_train
         }
         metrics = {
             (record, name, len(value) if isinstance(value, list) else None)
-            for record, told in held(content, MetricRecord).items()
-            for name, value in told.items()
+            for record, reported in records_of(content, MetricRecord).items()
+            for name, value in reported.items()
         }
         return frozenset(shapes), frozenset(metrics)
 
@@ -164,7 +164,7 @@ def aggregates_as_flower(strategy: type, method: str = "aggregate_train") -> boo
 
 
 def number(value: Any, low: float, high: float) -> float | None:
-    """Return a number within limits as it is, None for anything else.
+    """Return a number within limits as a float; None for anything else.
 
     >>> number(0.5, 0.0, 1.0), number(float("nan"), 0.0, 1.0), number([1.0], 0.0, 1.0)
     (0.5, None, None)

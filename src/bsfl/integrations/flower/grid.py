@@ -1,4 +1,4 @@
-"""Grids that show a part of the federation, send another way, or run on a virtual clock."""
+"""Grids that wrap Flower's: to show a cohort, to redirect messages, to run on a virtual clock."""
 
 import logging
 import math
@@ -12,14 +12,14 @@ from flwr.serverapp import Grid
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.rounds import Clock, pause_s
-from bsfl.scheduling.clients import ClientId
+from bsfl.types import ClientId
 
-if TYPE_CHECKING:  # where these live is Flower's own business
+if TYPE_CHECKING:  # their modules are not part of Flower's public API
     from flwr.proto.node_pb2 import NodeInfo
     from flwr.supercore.run import Run
 
-MOST_LOOKS = 20
-"""How often a strategy may look at its cohort in one round before it is stopped."""
+MAX_LOOKS = 20
+"""How often a strategy may read the node ids of its cohort in one round before it is stopped."""
 
 Messages = Iterable[Message]
 Exchange = Callable[[list[Message], float | None], list[Message]]
@@ -28,8 +28,8 @@ Exchange = Callable[[list[Message], float | None], list[Message]]
 _LOG = logging.getLogger("flwr")
 
 
-class GridAround(Grid):
-    """A grid that does what another one does; the others here change one thing."""
+class GridWrapper(Grid):
+    """A grid that forwards every call to another one; each subclass changes one thing."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -60,8 +60,8 @@ class GridAround(Grid):
         return self.grid.send_and_receive(messages, timeout=timeout)
 
 
-class CohortGrid(GridAround):
-    """The grid a strategy sees when it invites: nobody but the cohort is connected."""
+class CohortGrid(GridWrapper):
+    """The grid that a strategy gets for its messages: only the cohort is connected."""
 
     def __init__(self, grid: Grid, nodes: Iterable[int]) -> None:
         super().__init__(grid)
@@ -69,43 +69,43 @@ class CohortGrid(GridAround):
         self._n_looks = 0
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the cohort; a strategy that waits for it to grow is told that it never will."""
+        """Return the cohort; raise InvalidInput if a strategy waits for it to grow."""
         self._n_looks += 1
-        if self._n_looks > MOST_LOOKS:
+        if self._n_looks > MAX_LOOKS:
             raise InvalidInput(
                 f"the strategy waits for more than the {len(self.nodes)} nodes that it is given "
-                "in this round; lower the number of nodes that it wants"
+                "in this round; lower the number of nodes that it requires"
             )
         return list(self.nodes)
 
     def get_nodes(self) -> "Iterable[NodeInfo]":
-        chosen = set(self.get_node_ids())
-        return [node for node in self.grid.get_nodes() if node.node_id in chosen]
+        cohort = set(self.get_node_ids())
+        return [node for node in self.grid.get_nodes() if node.node_id in cohort]
 
 
-class ExchangeGrid(GridAround):
-    """The grid of a strategy's loop: training and evaluation go another way, the rest as usual."""
+class ExchangeGrid(GridWrapper):
+    """The grid of a strategy's loop: training and evaluation are redirected to these functions."""
 
     def __init__(self, grid: Grid, *, train: Exchange, evaluate: Exchange) -> None:
         super().__init__(grid)
-        self._ways = {"train": train, "evaluate": evaluate}
+        self._exchanges = {"train": train, "evaluate": evaluate}
 
     def send_and_receive(self, messages: Messages, *, timeout: float | None = None) -> Messages:
         messages = list(messages)
         kinds = {kind(message) for message in messages}
-        way = self._ways.get(kinds.pop()) if len(kinds) == 1 else None
-        if way is not None:
-            return way(messages, timeout)
+        exchange = self._exchanges.get(kinds.pop()) if len(kinds) == 1 else None
+        if exchange is not None:
+            return exchange(messages, timeout)
         return self.grid.send_and_receive(messages, timeout=timeout) if messages else []
 
 
 def kind(message: Message) -> str:
-    """Return what a message asks a client to do."""
+    """Return the kind of a message: "train", "evaluate" or "query"."""
     return message.metadata.message_type.partition(".")[0]
 
 
 class VirtualClock:
-    """Time that passes when somebody sleeps, at most until the next reply."""
+    """Time that passes in `sleep` alone, at most until the next reply."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -119,15 +119,15 @@ class VirtualClock:
 
 
 @dataclass(slots=True, kw_only=True)
-class Held:
-    """A message on its way.
+class SentMessage:
+    """A message whose reply has not been delivered in simulated time.
 
     Attributes:
-        client: To whom.
+        client: The client that it was sent to.
         sent_at: When, on the virtual clock.
-        reply: The reply; None until it has come in real time.
-        latency_s: Simulated seconds it takes, infinity if it never comes.
-        fault: Why nobody knows how long it takes.
+        reply: The reply; None until it was received in real time.
+        latency_s: Simulated seconds until the reply; infinite if there is none.
+        fault: Why its latency is unknown; None: it is known, or there is no reply yet.
     """
 
     client: ClientId
@@ -141,8 +141,8 @@ class Held:
         return self.sent_at + self.latency_s
 
 
-class VirtualGrid(GridAround):
-    """Waits for all replies in real time, and hands them out in simulated time.
+class VirtualGrid(GridWrapper):
+    """Waits for all replies in real time, and delivers them in simulated time.
 
     Attributes:
         clock: The virtual clock.
@@ -155,89 +155,89 @@ class VirtualGrid(GridAround):
         self.clock = VirtualClock()
         self.clock.next_at = self._next_at
         self._source, self._client_of, self._wall = source, client_of, wall
-        self._held: dict[str, Held] = {}
-        self._given: dict[str, Held] = {}
+        self._sent: dict[str, SentMessage] = {}
+        self._delivered: dict[str, SentMessage] = {}
         self._n_trained: dict[ClientId, int] = {}
 
     def push_messages(self, messages: Messages) -> Iterable[str]:
-        """Send messages that live as long as they need in real time."""
+        """Send messages with the lifetime that they need in real time."""
         messages = list(messages)
         for message in messages:
             message.metadata.ttl = DEFAULT_TTL
-        sent = set(self.grid.push_messages(messages))
+        pushed = set(self.grid.push_messages(messages))
         for message in messages:
-            if message.metadata.message_id in sent:
+            if message.metadata.message_id in pushed:
                 client = self._client_of(message.metadata.dst_node_id)
-                held = Held(client=client, sent_at=self.clock.now)
-                self._held[message.metadata.message_id] = held
-        return sent
+                sent = SentMessage(client=client, sent_at=self.clock.now)
+                self._sent[message.metadata.message_id] = sent
+        return pushed
 
     def pull_messages(self, message_ids: Iterable[str]) -> Messages:
-        """Return the replies that have come by now, in the order in which they did."""
+        """Return the replies that have arrived by now, in the order of their arrival."""
         wanted = set(message_ids)
-        self._held = {token: held for token, held in self._held.items() if token in wanted}
+        self._sent = {token: sent for token, sent in self._sent.items() if token in wanted}
         self._wait()
         now = self.clock.now
-        due = {token: held for token, held in self._held.items() if held.arrives_at <= now}
-        self._given = due
+        due = {token: sent for token, sent in self._sent.items() if sent.arrives_at <= now}
+        self._delivered = due
         for token in due:
-            del self._held[token]
-        in_order = sorted(due.values(), key=lambda held: held.arrives_at)
-        return [held.reply for held in in_order if held.reply is not None]
+            del self._sent[token]
+        in_order = sorted(due.values(), key=lambda sent: sent.arrives_at)
+        return [sent.reply for sent in in_order if sent.reply is not None]
 
     def latency(self, client: ClientId, reply: Message, round_trip_s: float) -> float:
-        """Return the simulated seconds of a reply that was just handed out."""
-        held = self._given[reply.metadata.reply_to_message_id]
-        if held.fault is not None:
-            raise InvalidInput(held.fault)
-        return held.latency_s
+        """Return the simulated seconds of a reply that was just delivered."""
+        sent = self._delivered[reply.metadata.reply_to_message_id]
+        if sent.fault is not None:
+            raise InvalidInput(sent.fault)
+        return sent.latency_s
 
     def _next_at(self) -> float:
-        """When the next reply arrives that has not yet."""
-        coming = (held.arrives_at for held in self._held.values())
-        return min((at for at in coming if at > self.clock.now), default=math.inf)
+        """Return when the next reply arrives."""
+        arrivals = (sent.arrives_at for sent in self._sent.values())
+        return min((at for at in arrivals if at > self.clock.now), default=math.inf)
 
     def _wait(self) -> None:
-        """Wait in real time until it is known of every message when its reply arrives."""
+        """Wait in real time until the arrival of every reply is known."""
         start = self._wall.monotonic()
-        while missing := [token for token, held in self._held.items() if self._is_open(held)]:
-            for reply in self.grid.pull_messages(missing):
-                held = self._held.get(reply.metadata.reply_to_message_id)
-                if held is not None and self._is_open(held):
-                    self._book(held, reply)
+        while pending := [token for token, sent in self._sent.items() if self._is_pending(sent)]:
+            for reply in self.grid.pull_messages(pending):
+                sent = self._sent.get(reply.metadata.reply_to_message_id)
+                if sent is not None and self._is_pending(sent):
+                    self._record(sent, reply)
             waited_s = self._wall.monotonic() - start
+            missing = [
+                self._sent[token] for token in pending if self._is_pending(self._sent[token])
+            ]
             if waited_s >= self._source.patience_s:
-                silent = [
-                    self._held[token] for token in missing if self._is_open(self._held[token])
-                ]
-                self._give_up(silent, waited_s)
-            elif any(self._is_open(self._held[token]) for token in missing):
+                self._time_out(missing, waited_s)
+            elif missing:
                 self._wall.sleep(pause_s(waited_s))
 
     @staticmethod
-    def _is_open(held: Held) -> bool:
-        return held.reply is None and held.fault is None
+    def _is_pending(sent: SentMessage) -> bool:
+        return sent.reply is None and sent.fault is None
 
-    def _book(self, held: Held, reply: Message) -> None:
-        """Note a reply and when it arrives: one without a time at once."""
-        held.reply, held.latency_s = reply, 0.0
+    def _record(self, sent: SentMessage, reply: Message) -> None:
+        """Record a reply and its latency; an error arrives at once."""
+        sent.reply, sent.latency_s = reply, 0.0
         if reply.has_error():
             return
-        n_before = self._n_trained.get(held.client, 0)
-        self._n_trained[held.client] = n_before + 1
+        n_before = self._n_trained.get(sent.client, 0)
+        self._n_trained[sent.client] = n_before + 1
         try:
-            held.latency_s = self._source.of(held.client, reply, n_before)
+            sent.latency_s = self._source.of(sent.client, reply, n_before)
         except InvalidInput as error:
-            held.fault = str(error)
+            sent.fault = str(error)
 
-    def _give_up(self, silent: list[Held], waited_s: float) -> None:
-        for held in silent:
-            held.fault = "never answered"
-        if silent:
+    def _time_out(self, missing: list[SentMessage], waited_s: float) -> None:
+        for sent in missing:
+            sent.fault = "no reply"
+        if missing:
             _LOG.warning(
-                "bsfl: %d clients have not answered in %.0f s of real time and are taken to be "
-                "silent, among them %r",
-                len(silent),
+                "bsfl: %d clients have not replied in %.0f s of real time and count as "
+                "unresponsive, among them %r",
+                len(missing),
                 waited_s,
-                silent[0].client,
+                missing[0].client,
             )

@@ -1,4 +1,4 @@
-"""How clients are named: what a node may be called, and where its name is found."""
+"""How clients are identified: what a name may be, and where a node's name is found."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Message, MetricRecord
 
+from bsfl._core.clients import clean_id
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.content import held
-from bsfl.scheduling.clients import ClientId, clean_id
+from bsfl.integrations.flower.content import records_of
+from bsfl.types import ClientId
 
-if TYPE_CHECKING:  # where it lives is Flower's own business
+if TYPE_CHECKING:  # its module is not part of Flower's public API
     from flwr.proto.node_pb2 import NodeInfo
 
 AUTO, NODE_ID, PARTITION_ID = "auto", "node-id", "partition-id"
 Identity = str | Callable[[Any], ClientId]
-"""How clients are named; a function gets what the SuperLink knows of a node (`NodeInfo`)."""
+"""How clients are identified; a function gets what the SuperLink knows of a node (`NodeInfo`)."""
 
 _LOG = logging.getLogger("flwr")
 
 
 def check_identity(identity: Any) -> Identity:
-    """Return a way to name clients after checking that it is one."""
+    """Return a way to identify clients after checking that it is one."""
     if callable(identity) or (isinstance(identity, str) and identity):
         return identity  # type: ignore[no-any-return]
     raise InvalidInput(
@@ -30,30 +31,30 @@ def check_identity(identity: Any) -> Identity:
     )
 
 
-def told_name(reply: Message, key: str) -> Any:
-    """Return what a reply tells under a key, in one of its records; None if it does not."""
+def reported_name(reply: Message, key: str) -> Any:
+    """Return the value of a key in any config or metric record of a reply; None: there is none."""
     if not reply.has_content():
         return None
     content = reply.content
-    told: list[Mapping[str, Any]] = list(held(content, ConfigRecord).values())
-    told += held(content, MetricRecord).values()
-    return next((record[key] for record in told if key in record), None)
+    records: list[Mapping[str, Any]] = list(records_of(content, ConfigRecord).values())
+    records += records_of(content, MetricRecord).values()
+    return next((record[key] for record in records if key in record), None)
 
 
 class Names:
-    """Checks names, and names nodes that have none. A fleet's names are all text or all numbers."""
+    """Checks names, and names nodes that have none. All names are text, or all are numbers."""
 
-    def __init__(self, known: Iterable[ClientId] = (), *, kind: type | None = None) -> None:
-        """Start with the names that a scheduler knows; they say what kind all are."""
-        self._kind = next((type(client) for client in known), kind)
+    def __init__(self, names: Iterable[ClientId] = (), *, kind: type | None = None) -> None:
+        """Start with the names that a scheduler has; the first one decides on the type of all."""
+        self._kind = next((type(client) for client in names), kind)
 
     def of_node(self, node: int) -> ClientId:
-        """Return the name of a client that is known by its node id alone."""
+        """Return the name of a client that is identified by its node id."""
         self._kind = self._kind or str
         return f"node-{node}" if self._kind is str else node
 
     def checked(self, name: Any) -> ClientId:
-        """Return a name as this fleet spells it; raise InvalidInput if it is none.
+        """Return a name with the type of all names; raise InvalidInput if it is none.
 
         >>> names = Names(["ann"])
         >>> names.checked("bob"), names.checked(7), names.of_node(12)
@@ -71,13 +72,14 @@ class Names:
             raise InvalidInput(f"names must be all text or all numbers, got {client!r}")
         return client
 
-    def by(self, function: Callable[[Any], ClientId], info: "NodeInfo") -> ClientId:
-        """Return what a function calls a node, or its node id if that is no name."""
+    def from_function(self, function: Callable[[Any], ClientId], info: "NodeInfo") -> ClientId:
+        """Return the name that a function gives a node, or that of its node id if it is none."""
         try:
             name = function(info)
-        except Exception as error:  # somebody else's code, about a node that says what it likes
+        except Exception as error:  # custom code, on data that a node reported
             _LOG.warning(
-                "bsfl: your identity function failed for node %d (%r); it goes by its node id",
+                "bsfl: your identity function failed for node %d (%r); it is identified by its "
+                "node id",
                 info.node_id,
                 error,
             )
@@ -85,16 +87,16 @@ class Names:
         return self.accepted(name, info.node_id)
 
     def accepted(self, name: Any, node: int) -> ClientId:
-        """Return a name as it is spelt here, or with a warning that of the node id."""
+        """Return a checked name, or with a warning that of the node id."""
         try:
             return self.checked(name)
         except InvalidInput as error:
-            _LOG.warning("bsfl: node %d goes by its node id: %s", node, _short(str(error)))
+            _LOG.warning("bsfl: node %d is identified by its node id: %s", node, _short(str(error)))
             return self.of_node(node)
 
 
 def is_node_id(client: ClientId) -> bool:
-    """Return whether a client is known by a node id, which nobody has twice.
+    """Return whether a client is identified by a node id, which is never used twice.
 
     >>> is_node_id("node-12"), is_node_id("node-a"), is_node_id(12)
     (True, False, False)
@@ -102,5 +104,5 @@ def is_node_id(client: ClientId) -> bool:
     return isinstance(client, str) and client.startswith("node-") and client[5:].isdecimal()
 
 
-def _short(text: str, most: int = 200) -> str:
-    return text if len(text) <= most else f"{text[:most]} ..."
+def _short(text: str, n_max: int = 200) -> str:
+    return text if len(text) <= n_max else f"{text[:n_max]} ..."

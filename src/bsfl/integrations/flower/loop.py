@@ -1,4 +1,4 @@
-"""Rounds for an app with a loop of its own: a cohort to train, and what became of it."""
+"""Rounds for an app with its own loop: a cohort to train, and the summary of its round."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.checkpoint import StateFile
 from bsfl.integrations.flower.federation import Federation
@@ -18,7 +18,7 @@ from bsfl.integrations.flower.options import Options
 from bsfl.integrations.flower.summary import RoundSummary
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
-from bsfl.scheduling.clients import ClientId
+from bsfl.types import ClientId
 
 _LOG = logging.getLogger("flwr")
 
@@ -29,9 +29,9 @@ class Cohort:
 
     Attributes:
         server_round: The round's number, starting at 1.
-        nodes: Whom to send a message to.
-        clients: Who is behind these nodes.
-        summary: What the round was like; None until it is over.
+        nodes: The nodes to send a message to.
+        clients: The clients of these nodes, by node.
+        summary: The summary of the round; None until it is over.
     """
 
     server_round: int
@@ -45,11 +45,11 @@ class Cohort:
     ) -> list[Message]:
         """Send the round's training messages; return the replies once the round is over.
 
-        Replies that can be used come first, then errors. The scheduler is told of both.
+        Replies that can be used come first, then errors. Both are reported to the scheduler.
 
         Args:
             messages: One to each of the nodes.
-            timeout: Seconds after which the round is given up; None: the deadline alone decides.
+            timeout: Seconds after which the round ends; None: the deadline alone decides.
         """
         if self.summary is not None:
             raise InvalidInput(
@@ -82,31 +82,31 @@ def rounds(
             messages = [Message(content, node, "train") for node in cohort.nodes]
             replies = cohort.send_and_receive(messages)
 
-    A round that sends nothing counts as chosen, and nothing is learned from it.
+    A round that sends nothing counts as an invitation, and nothing is learned from it.
 
     Args:
         grid: The federation.
-        scheduler: Chooses. A file at state_path replaces it if it is new.
-        n_rounds: How many rounds; None: as many as are asked for.
-        state_path: File that keeps what the scheduler knows, as for `Selected`.
-        clock: The server's.
-        options: identity, leave_after_s, eligible, latency, deadline_s, quorum, invite, lifetime_s,
-            min_clients, wait_s and loss_key, as for `Selected`.
+        scheduler: Selects the clients. A file at state_path replaces it if it is new.
+        n_rounds: How many rounds; None: no limit.
+        state_path: State file of the scheduler, as for `Selected`.
+        clock: The server's clock.
+        options: identity, leave_after_s, eligible, latency, deadline_s, min_responses,
+            over_selection, lifetime_s, min_clients, wait_s and loss_key, as for `Selected`.
     """
     settings = Options(**options)
     settings.check(scheduler)
     if n_rounds is not None:
-        checks.natural("n_rounds", n_rounds)
+        validation.natural("n_rounds", n_rounds)
     state = None if state_path is None else StateFile(state_path)
     if state is not None:
         scheduler = state.restored(scheduler)
-    return _played(settings.federation(grid, scheduler, None, clock), n_rounds, state)
+    return _cohorts(settings.federation(grid, scheduler, None, clock), n_rounds, state)
 
 
-def _played(run: Federation, n_rounds: int | None, state: StateFile | None) -> Iterator[Cohort]:
+def _cohorts(run: Federation, n_rounds: int | None, state: StateFile | None) -> Iterator[Cohort]:
     scheduler = run.rounds.scheduler
     for server_round in count(1) if n_rounds is None else range(1, n_rounds + 1):
-        nodes = run.choose(server_round)
+        nodes = run.select(server_round)
         cohort = Cohort(server_round=server_round, nodes=nodes, clients=dict(run.cohort), _run=run)
         yield cohort
         if cohort.summary is None:

@@ -1,4 +1,4 @@
-"""The nodes of one run: who is connected, who has left, and who may train."""
+"""The nodes of one run: which are connected, which have left, and which may train."""
 
 import logging
 import math
@@ -10,11 +10,11 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from bsfl.errors import NotEnoughClients
-from bsfl.integrations.flower.directory import Directory
-from bsfl.integrations.flower.identity import is_node_id, told_name
+from bsfl.integrations.flower.identity import is_node_id, reported_name
+from bsfl.integrations.flower.node_registry import NodeRegistry
 from bsfl.rounds import Clock, pause_s
 from bsfl.scheduler import Scheduler
-from bsfl.scheduling.clients import ClientId
+from bsfl.types import ClientId
 
 Eligible = Callable[[Any], bool]
 """Whether a node may train; gets what the SuperLink knows of it (`NodeInfo`)."""
@@ -23,65 +23,68 @@ _LOG = logging.getLogger("flwr")
 
 
 class Presence:
-    """When each client was last there.
+    """When each client was connected last.
 
     Attributes:
-        leave_after_s: Seconds after which a client that is not connected leaves; None: never.
+        leave_after_s: Seconds after which a client that is not connected leaves; infinite: never.
     """
 
     def __init__(self, leave_after_s: float | None, clock: Clock) -> None:
+        """Start without clients; leave_after_s None: they never leave."""
         self.leave_after_s = math.inf if leave_after_s is None else leave_after_s
         self._clock = clock
         self._seen_at: dict[ClientId, float] = {}
         self._is_first = True
 
-    def left(self, members: Collection[ClientId], present: Collection[ClientId]) -> list[ClientId]:
-        """Return which members of the fleet have left, given who is present now.
+    def absent(
+        self, members: Collection[ClientId], connected: Collection[ClientId]
+    ) -> list[ClientId]:
+        """Return the members that have left, given the clients that are connected now.
 
-        A node id of an earlier run that is not there when this one starts has left at once.
+        A node id of an earlier run that is not connected when this one starts has left at once.
         """
         now = self._clock.monotonic()
-        self._seen_at.update(dict.fromkeys(present, now))
-        gone = []
+        self._seen_at.update(dict.fromkeys(connected, now))
+        absent = []
         for client in members:
             away_s = now - self._seen_at.setdefault(client, now)
-            is_ghost = self._is_first and client not in present and is_node_id(client)
-            if away_s >= self.leave_after_s or (is_ghost and self.leave_after_s < math.inf):
-                gone.append(client)
-        for client in gone:
+            is_outdated = self._is_first and client not in connected and is_node_id(client)
+            if away_s >= self.leave_after_s or (is_outdated and self.leave_after_s < math.inf):
+                absent.append(client)
+        for client in absent:
             self._seen_at.pop(client, None)
         self._is_first = False
-        return gone
+        return absent
 
 
 @dataclass(slots=True, kw_only=True)
 class Nodes:
-    """Who is connected. It keeps the scheduler's fleet as it is.
+    """The connected nodes. The members of the scheduler follow them.
 
     Attributes:
         grid: The federation.
-        scheduler: Is told who has left.
-        clock: The server's.
-        directory: Who is behind the nodes.
-        presence: Who has been away for how long.
-        eligible: Who may train; None: everybody.
+        scheduler: Its members are the clients that have not left.
+        clock: The server's clock.
+        registry: The client names of the nodes.
+        presence: When each client was connected last.
+        eligible: Whether a node may train; None: all may.
     """
 
     grid: Grid
     scheduler: Scheduler
     clock: Clock
-    directory: Directory
+    registry: NodeRegistry
     presence: Presence
     eligible: Eligible | None = None
     _n_online: int = 0
-    _refused: set[int] = field(default_factory=set)  # whose eligibility could not be found out
+    _is_warned: set[int] = field(default_factory=set)  # nodes for which eligible failed
 
-    def look(self) -> dict[ClientId, int]:
+    def connected(self) -> dict[ClientId, int]:
         """Return the nodes of the clients that are connected and may train."""
         online = set(self.grid.get_node_ids())
         self._n_online = len(online)
-        self.directory.update(self.grid, online)
-        clients = self.directory.clients()
+        self.registry.update(self.grid, online)
+        clients = self.registry.clients()
         if self.eligible is None:
             return clients
         return {client: node for client, node in clients.items() if self._may_train(node)}
@@ -89,10 +92,10 @@ class Nodes:
     def _may_train(self, node: int) -> bool:
         assert self.eligible is not None
         try:
-            return bool(self.eligible(self.directory.info(node)))
-        except Exception as error:  # somebody else's code, about a node that says what it likes
-            if node not in self._refused:
-                self._refused.add(node)
+            return bool(self.eligible(self.registry.info(node)))
+        except Exception as error:  # custom code, on data that a node reported
+            if node not in self._is_warned:
+                self._is_warned.add(node)
                 _LOG.warning(
                     "bsfl: your eligible function failed for node %d (%r); it is not invited",
                     node,
@@ -102,7 +105,7 @@ class Nodes:
 
     def wait(
         self,
-        listen: Callable[[], set[int]],
+        busy_nodes: Callable[[], set[int]],
         *,
         min_clients: int,
         min_free: int,
@@ -113,29 +116,29 @@ class Nodes:
         """Return the nodes of all clients that can be invited, as soon as there are enough.
 
         Args:
-            listen: Hears what came in; returns the nodes that are busy.
-            min_clients: How many must be connected.
+            busy_nodes: Receives replies and returns the nodes that are busy.
+            min_clients: How many clients must be connected.
             min_free: How many of them must not be busy.
             wait_s: Seconds to wait for them.
-            pause: Waits while there are enough, of whom too many are busy.
-            is_settled: Whether nobody is busy for whom waiting would help.
+            pause: Waits while enough clients are connected and too many of them are busy.
+            is_settled: Whether no client is busy that could still become free.
         """
         start, n_before = self.clock.monotonic(), -1
         while True:
-            busy = listen()
-            clients = self.look()
+            busy = busy_nodes()
+            clients = self.connected()
             idle = {client: node for client, node in clients.items() if node not in busy}
             waited_s = self.clock.monotonic() - start
             is_late = waited_s >= wait_s
-            is_there = len(clients) >= min_clients and (is_late or not self.directory.is_waiting())
-            if is_there and len(idle) >= min_free:
+            is_enough = len(clients) >= min_clients and (is_late or not self.registry.is_waiting())
+            if is_enough and len(idle) >= min_free:
                 return idle
             if is_late and (len(clients) < min_clients or is_settled()):
                 raise NotEnoughClients(
                     f"waited {waited_s:.0f} s (wait_s) for {min_clients} clients (cohort_size, or "
-                    f"min_clients), of whom at least {min_free} must be free: {self._n_online} "
-                    f"nodes are connected, {self.directory.n_named} are known"
-                    f"{self._apart(len(clients))}, {len(idle)} are free"
+                    f"min_clients), of which at least {min_free} must be free: {self._n_online} "
+                    f"nodes are connected, {self.registry.n_named} have a name"
+                    f"{self._excluded(len(clients))}, {len(idle)} are free"
                 )
             if n_before != (n_before := len(clients)):
                 _LOG.info(
@@ -145,41 +148,46 @@ class Nodes:
                     self._n_online,
                     min_clients,
                 )
-            (pause if is_there else self.clock.sleep)(pause_s(waited_s))
+            (pause if is_enough else self.clock.sleep)(pause_s(waited_s))
 
-    def _apart(self, n_clients: int) -> str:
-        """Return what becomes of nodes that are known, if not all can be invited."""
-        n_named, n_known = self.directory.n_named, len(self.directory.clients())
-        shared = f" as {n_known} clients" if n_known < n_named else ""
-        return f"{shared}, {n_clients} are eligible" if n_clients < n_known else shared
+    def _excluded(self, n_clients: int) -> str:
+        """Return why not all nodes with a name can be invited; empty if they can."""
+        n_named, n_distinct = self.registry.n_named, len(self.registry.clients())
+        shared = f" ({n_distinct} distinct)" if n_distinct < n_named else ""
+        return f"{shared}, {n_clients} are eligible" if n_clients < n_distinct else shared
 
-    def say_goodbye(self) -> list[ClientId]:
-        """Take clients out of the fleet that have been away for long; return them."""
-        left = self.presence.left(self.scheduler.clients, self.directory.clients())
-        if left:
-            self.scheduler.leave(left)
-            self.directory.forget(set(left))
-            _LOG.info("bsfl: %d clients are gone and have left, among them %r", len(left), left[0])
-        return left
+    def remove_absent(self) -> list[ClientId]:
+        """Let clients leave the scheduler that have been away for too long; return them."""
+        absent = self.presence.absent(self.scheduler.clients, self.registry.clients())
+        if absent:
+            self.scheduler.leave(absent)
+            self.registry.forget(set(absent))
+            _LOG.info(
+                "bsfl: %d clients have left after a long absence, among them %r",
+                len(absent),
+                absent[0],
+            )
+        return absent
 
-    def hear(self, node: int, reply: Message) -> tuple[ClientId, ClientId | None] | None:
-        """Read in a reply who its sender is; return the name it had, and that it has now, if any.
+    def rename_from(self, node: int, reply: Message) -> tuple[ClientId, ClientId | None] | None:
+        """Give a client the name in its reply; return the old and the new name if it changed.
 
-        What was learned of a node goes with it to a name that is new. If it is that of a client
-        that was here before, the node leaves, and the client comes back.
+        What was learned of the client is kept under a name that is new. If the name is that of a
+        client that was here before, the old one leaves and that client comes back. The new name is
+        None if another node has it.
         """
-        key = self.directory.reply_key
-        if key is None or not self.directory.may_tell(node):
+        key = self.registry.reply_key
+        if key is None or not self.registry.may_report_name(node):
             return None
-        renamed = self.directory.hear(node, told_name(reply, key))
+        renamed = self.registry.set_reported_name(node, reported_name(reply, key))
         if renamed is None:
             return None
         before, after = renamed
-        is_its = self.directory.holds(after, node)
-        if is_its and self.scheduler.rename(before, after):
+        is_holder = self.registry.holds(after, node)
+        if is_holder and self.scheduler.rename(before, after):
             return renamed
         self.scheduler.leave([before])
-        if not is_its:
+        if not is_holder:
             return before, None
         self.scheduler.join([after])
         return before, after

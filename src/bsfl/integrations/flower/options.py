@@ -1,4 +1,4 @@
-"""The options that everything on a grid has in common, and what is built of them."""
+"""The options that Selected, Buffered and rounds share, and the objects that are built of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,29 +6,35 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.integrations.flower.content import ContentCheck
-from bsfl.integrations.flower.directory import Directory
 from bsfl.integrations.flower.federation import Evaluations, Federation, Limits
 from bsfl.integrations.flower.grid import VirtualGrid
 from bsfl.integrations.flower.identity import Identity, check_identity
+from bsfl.integrations.flower.identity_queries import has_query_handler
+from bsfl.integrations.flower.message_exchange import (
+    Latency,
+    MessageExchange,
+    Stopwatch,
+    Timer,
+    check_latency,
+)
+from bsfl.integrations.flower.node_registry import NodeRegistry
 from bsfl.integrations.flower.nodes import Eligible, Nodes, Presence
-from bsfl.integrations.flower.questions import has_query_handler
 from bsfl.integrations.flower.simulated import Simulated
-from bsfl.integrations.flower.wire import Latency, Stopwatch, Timer, Wire, check_latency
-from bsfl.over_selection import Invite
-from bsfl.requirements import LOSS, needs_of
-from bsfl.rounds import Clock, Rounds
+from bsfl.policy import LOSS
+from bsfl.rounds import Clock, RoundManager
 from bsfl.scheduler import Scheduler
+from bsfl.types import OverSelection
 
 Deadline = float | Callable[[int], float | None] | None
-"""Seconds, a function of the round's number that returns them, or none."""
+"""Seconds, a function of the round number that returns seconds, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the docstring of `Selected` tells; None stands for what follows from the others."""
+    """The options that the docstring of `Selected` explains; None: derived from the others."""
 
     identity: Identity = "auto"
     leave_after_s: float | None = 300.0
@@ -36,8 +42,8 @@ class Options:
     latency: Latency | Simulated = "round-trip"
     deadline_s: Deadline = None
     evaluate_deadline_s: Deadline = None
-    quorum: int | None = None
-    invite: Invite | None = None
+    min_responses: int | None = None
+    over_selection: OverSelection | None = None
     lifetime_s: float | None = None
     min_clients: int | None = None
     wait_s: float = 300.0
@@ -48,17 +54,17 @@ class Options:
         if not isinstance(self.latency, Simulated):
             check_latency(self.latency)
         if self.leave_after_s is not None:
-            checks.at_least("leave_after_s", self.leave_after_s, 0.0)
+            validation.at_least("leave_after_s", self.leave_after_s, 0.0)
         if self.eligible is not None and not callable(self.eligible):
             raise InvalidInput(f"eligible must be a function of a node, got {self.eligible!r}")
         if isinstance(self.evaluate_deadline_s, int | float):
-            checks.positive("evaluate_deadline_s", self.evaluate_deadline_s)
+            validation.positive("evaluate_deadline_s", self.evaluate_deadline_s)
 
     def check(self, scheduler: Any, strategy: Any = None) -> None:
         """Raise InvalidInput if a scheduler cannot work with these options."""
         if not isinstance(scheduler, Scheduler):
             raise InvalidInput(f"scheduler must be a bsfl.Scheduler, got {scheduler!r}")
-        if needs_of(scheduler.policy) >= LOSS and self.loss_key is None:
+        if scheduler.policy.needs >= LOSS and self.loss_key is None:
             raise InvalidInput(
                 f"{type(scheduler.policy).__name__} needs the loss of every client that trains; "
                 "name the metric in which clients report it, such as "
@@ -73,10 +79,13 @@ class Options:
         if self.deadline_s is None:
             deadline_s = getattr(scheduler.policy, "tau_max", None)
         return Limits(
-            cohort_size=m,
+            target_responses=m,
+            late="drop",
             deadline_s=deadline_s,
-            quorum=0 if self.quorum is None else self.quorum,
-            invite=scheduler.invite if self.invite is None else self.invite,
+            min_responses=0 if self.min_responses is None else self.min_responses,
+            over_selection=scheduler.over_selection
+            if self.over_selection is None
+            else self.over_selection,
             lifetime_s=self.lifetime_s,
             min_clients=max(m, min_nodes) if self.min_clients is None else self.min_clients,
             min_free=min(max(getattr(strategy, "min_train_nodes", 1), 1), m),
@@ -84,21 +93,23 @@ class Options:
         )
 
     def evaluation_s(self, limits: Limits, server_round: int) -> float | None:
-        """Return after how many seconds an evaluation ends; None: the strategy's own timeout."""
-        if self.evaluate_deadline_s is None:  # simulated seconds say nothing about an evaluation
+        """Return the deadline of an evaluation; None: the strategy's own timeout."""
+        if self.evaluate_deadline_s is None:  # no evaluation is simulated
             return None if isinstance(self.latency, Simulated) else limits.deadline_s
         return seconds_of("evaluate_deadline_s", self.evaluate_deadline_s, server_round)
 
     def federation(
         self, grid: Grid, scheduler: Scheduler, strategy: Any, clock: Clock
     ) -> Federation:
-        """Return a run on a grid that has met nobody yet."""
+        """Return a new run on a grid."""
         nodes = self.nodes(grid, scheduler, clock)
-        wire, training_clock = self.wire(nodes, strategy)
+        messages, training_clock = self.exchange(nodes, strategy)
         return Federation(
-            rounds=Rounds(scheduler, self.limits(scheduler, strategy, 1), clock=training_clock),
+            rounds=RoundManager(
+                scheduler, self.limits(scheduler, strategy, 1), clock=training_clock
+            ),
             nodes=nodes,
-            wire=wire,
+            messages=messages,
             evaluations=self.evaluations(grid, strategy, clock),
             plan=lambda server_round: self.limits(scheduler, strategy, server_round),
         )
@@ -113,8 +124,8 @@ class Options:
             grid=grid,
             scheduler=scheduler,
             clock=clock,
-            directory=Directory(
-                self.identity, clock, known=scheduler.clients, is_answered=has_query_handler()
+            registry=NodeRegistry(
+                self.identity, clock, clients=scheduler.clients, is_handled=has_query_handler()
             ),
             presence=Presence(self.leave_after_s, clock),
             eligible=self.eligible,
@@ -122,24 +133,24 @@ class Options:
 
     def _timer(self, nodes: Nodes) -> Timer:
         if isinstance(self.latency, Simulated):
-            client_of = nodes.directory.client_of
+            client_of = nodes.registry.client_of
             return VirtualGrid(nodes.grid, self.latency, client_of, nodes.clock)
         return Stopwatch(self.latency)
 
-    def wire(self, nodes: Nodes, strategy: Any) -> tuple[Wire, Clock]:
-        """Return what carries training messages, and the clock on which training takes time."""
+    def exchange(self, nodes: Nodes, strategy: Any) -> tuple[MessageExchange, Clock]:
+        """Return the exchange of training messages, and the clock on which training takes time."""
         grid, clock, timer = nodes.grid, nodes.clock, self._timer(nodes)
         if isinstance(timer, VirtualGrid):
             grid, clock = timer, timer.clock
-        wire = Wire(
+        messages = MessageExchange(
             grid=grid,
             check=ContentCheck(strategy),
-            stopwatch=timer,
+            timer=timer,
             samples_key=getattr(strategy, "weighted_by_key", None),
             loss_key=self.loss_key,
-            needs_loss=needs_of(nodes.scheduler.policy) >= LOSS,
+            needs_loss=nodes.scheduler.policy.needs >= LOSS,
         )
-        return wire, clock
+        return messages, clock
 
 
 def seconds_of(name: str, deadline: Deadline, server_round: int) -> float | None:
@@ -154,6 +165,6 @@ def seconds_of(name: str, deadline: Deadline, server_round: int) -> float | None
     if seconds is None:
         return None
     try:
-        return checks.positive(name, seconds)
+        return validation.positive(name, seconds)
     except InvalidInput as error:
         raise InvalidInput(f"your function, for round {server_round}: {error}") from None

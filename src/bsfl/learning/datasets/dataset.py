@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import InvalidInput, UnreadableData
-from bsfl.files import npy
+from bsfl.persistence import npy
 
 ByteArray = npt.NDArray[np.uint8]
 Arrays = dict[str, ByteArray]
@@ -28,7 +28,7 @@ class Layout:
 
     Attributes:
         names: Files, below the folder, of which any shows that the data set is there.
-        read: Returns the arrays in the folder, or says what is wrong. It is told what they must
+        read: Returns the arrays in the folder, or says what is wrong. It gets what they must
             be, and makes no room for anything larger.
     """
 

@@ -271,7 +271,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _last_words(words: IO[bytes]) -> str:
-    """Return the last line of what a program said that tells something."""
+    """Return the last line with content that a program printed."""
     words.seek(-min(os.fstat(words.fileno()).st_size, N_LAST_BYTES), os.SEEK_END)
     lines = [line.strip() for line in words.read().decode(errors="replace").splitlines()]
     faults = [one for one in lines if one not in ("", "npm error") and "A complete log" not in one]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from bsfl._core.registry import is_reference
 from bsfl.errors import DataError, InvalidInput, MissingExtra, NoSource, UnreadableData
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
 from bsfl.learning.datasets.dataset import Dataset, write_npz
@@ -18,7 +19,6 @@ from bsfl.learning.datasets.sources import (
     from_folder,
     named_folder,
 )
-from bsfl.registry import is_reference
 
 MAX_REASON = 500
 """Characters of a reason why a source failed."""

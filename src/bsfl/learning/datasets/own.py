@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.files import npy
-from bsfl.randomness import stream
-from bsfl.records import IntArray
+from bsfl.persistence import npy
+from bsfl.random import stream
+from bsfl.types import IntArray
 
 TEST_SHARE = 5
 """One sample in so many is kept for the test, where no test data is given."""
@@ -92,7 +92,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 def _must_be_there(name: str, keys: Collection[str]) -> None:
     for key in ("x", "y"):
         if key not in keys:
-            there = checks.short(", ".join(keys)) if keys else "none"
+            there = validation.short(", ".join(keys)) if keys else "none"
             raise InvalidInput(f"{name}: there is no array {key!r}; those there are: {there}")
 
 

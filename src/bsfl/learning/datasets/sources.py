@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bsfl import checks
+from bsfl import validation
 from bsfl.errors import DataError, UnreadableData
 from bsfl.extras import optional_module
 from bsfl.learning.datasets.downloads import Limits, Watcher, call, download
@@ -38,7 +38,7 @@ class Source:
 def named_folder(data_dir: Path | None) -> Path | None:
     """Return the folder that the user named by an option or in the environment, if any."""
     named = os.environ.get(ENVIRONMENT) if data_dir is None else data_dir
-    return checks.folder(Path(named)) if named else None
+    return validation.folder(Path(named)) if named else None
 
 
 def cache_folder() -> Path:

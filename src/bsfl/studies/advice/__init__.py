@@ -1,7 +1,7 @@
-"""From a log of clients' answers to a setting: read, resample, search, recommend, start warm."""
+"""From a log of responses to a setting: read, resample, search, recommend, warm start."""
 
-from bsfl.fleet.answer_log import Columns
+from bsfl.fleet.response_log import Columns
 from bsfl.studies.advice.advice import Advice
-from bsfl.studies.advice.log import AnswerLog, read_log
+from bsfl.studies.advice.log import ResponseLog, read_log
 
-__all__ = ["Advice", "AnswerLog", "Columns", "read_log"]
+__all__ = ["Advice", "Columns", "ResponseLog", "read_log"]

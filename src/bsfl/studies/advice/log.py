@@ -1,4 +1,4 @@
-"""What a log tells: who answered, how long it took, who did not; from a CSV or a journal."""
+"""Reads logs, from a CSV or a journal: which clients responded, and how long they took."""
 
 import hashlib
 import math
@@ -10,48 +10,49 @@ from typing import Any
 
 import numpy as np
 
-from bsfl import checks
+from bsfl import validation
+from bsfl._core.clients import clean_id
 from bsfl.errors import InvalidInput
-from bsfl.fleet.answer_log import Columns, Row, columns_read, read_csv
 from bsfl.fleet.client_rows import MAX_ROWS, quoted
-from bsfl.fleet.resampled import Believed, believe
-from bsfl.monitor.journal import START, Entry, journal_files, read_journal
-from bsfl.monitor.words import seconds
-from bsfl.records import (
+from bsfl.fleet.resampled import ClientPosterior, fit_posterior
+from bsfl.fleet.response_log import Columns, Row, columns_read, read_csv
+from bsfl.monitoring.journal import START, Entry, journal_files, read_journal
+from bsfl.monitoring.words import seconds
+from bsfl.persistence.statefile import MAGIC
+from bsfl.types import (
     FAILED,
-    LARGEST_LOSS,
-    LATE,
     LATENCY_RANGE,
+    MAX_LOSS,
     OK,
     OUTCOMES,
     TIMEOUT,
     BoolArray,
+    ClientId,
     FloatArray,
     IntArray,
 )
-from bsfl.saving.statefile import MAGIC
-from bsfl.scheduling.clients import ClientId, clean_id
 
 MOST_CELLS = 100_000_000
-"""Rounds x clients of a journal that lists who was available; else their number counts alone."""
+"""Maximum rounds x clients of recorded availability; above it, only the mean is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLog:
-    """Answers, and invitations that were not answered, in the order of time.
+class ResponseLog:
+    """Responses, and invitations without a response, in chronological order.
 
     Attributes:
-        clients: Ids, in the order in which they appear.
-        client: Whose each row is, as a position in `clients`.
-        latency_s: Seconds; of a timeout the seconds waited; NaN of a failure.
+        clients: Ids, in order of appearance.
+        client: The client of each row, as a position in `clients`.
+        latency_s: Seconds; for a timeout the seconds waited; NaN for a failure.
         outcome: Positions in OUTCOMES.
-        loss: NaN where it was not told.
-        deadline_s: When an answer is overdue: as given, the longest wait for one that timed out,
-            or the longest latency.
-        cohort_size: As a journal says; None: unknown.
-        availability: Part of the clients that can be chosen in a round.
-        available: Who could be chosen in each round, [round, client], where a journal lists that.
-        columns: Which columns of a CSV were taken for what, in words.
+        loss: NaN where no loss was reported.
+        deadline_s: Latency above which a response is late: as given, or the longest wait for a
+            timeout, or the longest latency.
+        cohort_size: As recorded in a journal; None: unknown.
+        availability: Mean fraction of the clients that can be selected in a round.
+        available: Which clients could be selected in each round, [round, client], if a journal
+            records it.
+        columns: Descriptions of the columns that were read from a CSV.
     """
 
     clients: Sequence[ClientId]
@@ -70,77 +71,81 @@ class AnswerLog:
         return len(self.clients)
 
     @property
-    def answered(self) -> BoolArray:
-        """Which rows are answers that came by the deadline."""
-        came = (self.outcome == OK) | (self.outcome == LATE)
-        return np.asarray(came & (self.latency_s <= self.deadline_s))
+    def responded(self) -> BoolArray:
+        """Which rows are responses within the deadline."""
+        is_ok = self.outcome == OK
+        return np.asarray(is_ok & (self.latency_s <= self.deadline_s))
 
     @property
     def has_losses(self) -> bool:
         return not np.isnan(self.loss).all()
 
-    def silent(self) -> list[ClientId]:
-        """Return the clients that never answered by the deadline."""
-        met = np.bincount(self.client[self.answered], minlength=self.n_clients)
-        return [self.clients[k] for k in np.flatnonzero(met == 0).tolist()]
+    def unresponsive(self) -> list[ClientId]:
+        """Return the clients that never responded within the deadline."""
+        responses = np.bincount(self.client[self.responded], minlength=self.n_clients)
+        return [self.clients[k] for k in np.flatnonzero(responses == 0).tolist()]
 
     def words(self) -> str:
-        """Return what was read."""
+        """Return a description of what was read."""
         n_rows, n_failed = len(self.client), np.count_nonzero(self.outcome == FAILED)
-        n_came = np.count_nonzero(self.answered)
+        n_responses = np.count_nonzero(self.responded)
+        n_late = n_rows - n_responses - n_failed
         counts = (
-            f"{n_rows:,} rows of {self.n_clients:,} clients: {n_came:,} answers within "
-            f"{seconds(self.deadline_s)}, {n_rows - n_came - n_failed:,} timeouts or later, "
+            f"{n_rows:,} rows of {self.n_clients:,} clients: {n_responses:,} responses within "
+            f"{seconds(self.deadline_s)}, {n_late:,} timeouts or late responses, "
             f"{n_failed:,} failures"
         )
         return "; ".join(filter(None, (counts, ", ".join(self.columns))))
 
     def digest(self) -> str:
-        """Return a fingerprint of all that a simulation depends on."""
+        """Return a checksum of everything that a simulation depends on."""
         found = hashlib.sha256(repr((self.deadline_s, self.availability)).encode())
         for array in (self.client, self.latency_s, self.outcome, self.loss, self.available):
             found.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
-    def believed(self) -> Believed:
-        """Return what to believe of the clients, by their answers and what they did not answer."""
+    def posterior(self) -> ClientPosterior:
+        """Return the posterior of the clients' latencies and response rates."""
         order = np.argsort(self.client, kind="stable")
         ends = np.cumsum(np.bincount(self.client, minlength=self.n_clients))
         rows = np.split(order, ends[:-1])
-        missed, latencies, answered = np.zeros(self.n_clients), [], self.answered
+        missed, latencies, responded = np.zeros(self.n_clients), [], self.responded
         waited_s = np.where(self.outcome == TIMEOUT, self.latency_s, self.deadline_s)
-        for k, own in enumerate(rows):
-            came = answered[own]
-            answers, missed[k] = uncensored(self.latency_s[own[came]], waited_s[own[~came]])
-            latencies.append(answers)
-        return believe(latencies, missed)
+        for k, of_client in enumerate(rows):
+            is_ok = responded[of_client]
+            found, missed[k] = uncensored(
+                self.latency_s[of_client[is_ok]], waited_s[of_client[~is_ok]]
+            )
+            latencies.append(found)
+        return fit_posterior(latencies, missed)
 
 
-def uncensored(answers: FloatArray, waited: FloatArray) -> tuple[FloatArray, float]:
-    """Return a client's answers and misses, when some were not waited for until the deadline.
+def uncensored(latencies: FloatArray, waited: FloatArray) -> tuple[FloatArray, float]:
+    """Return a client's latencies and its missed responses, given how long the server waited.
 
-    One that was given up after w seconds is as likely as any other to have taken more than w: it is
-    shared among the longer ones, from left to right (Efron 1967), and is a miss if there is none.
-    Answers are repeated in whole, so what is shared is rounded.
+    A response that timed out after w seconds is a censored latency above w. Its weight is
+    distributed over the longer latencies, from left to right (Efron 1967); without a longer one,
+    the response counts as missed. Latencies are repeated a whole number of times, so weights are
+    rounded.
 
     >>> uncensored(np.array([1.0, 5.0]), np.array([2.0]))
     (array([1., 5., 5.]), 0.0)
     >>> uncensored(np.array([1.0, 5.0]), np.array([60.0]))
     (array([1., 5.]), 1.0)
     """
-    longest = answers.max(initial=0.0)
+    longest = latencies.max(initial=0.0)
     if not len(waited) or waited.min() >= longest:
-        return answers, float(len(waited))
-    values = np.concatenate([answers, waited])
-    is_answer = np.arange(len(values)) < len(answers)
-    order = np.lexsort((~is_answer, values))
-    values, is_answer = values[order], is_answer[order]
+        return latencies, float(len(waited))
+    values = np.concatenate([latencies, waited])
+    is_response = np.arange(len(values)) < len(latencies)
+    order = np.lexsort((~is_response, values))
+    values, is_response = values[order], is_response[order]
     weight = np.ones(len(values))
-    for i in np.flatnonzero(~is_answer & (values < longest)):
+    for i in np.flatnonzero(~is_response & (values < longest)):
         weight[i + 1 :] += weight[i] / (len(values) - i - 1)
         weight[i] = 0.0
-    repeated = np.diff(np.round(np.cumsum(weight * is_answer)), prepend=0.0)
-    return np.repeat(values, repeated.astype(np.int64)), float(weight[~is_answer].sum())
+    repeated = np.diff(np.round(np.cumsum(weight * is_response)), prepend=0.0)
+    return np.repeat(values, repeated.astype(np.int64)), float(weight[~is_response].sum())
 
 
 def read_log(
@@ -149,18 +154,18 @@ def read_log(
     deadline_s: float | None = None,
     columns: Columns | None = None,
     ids: str = "auto",
-) -> AnswerLog:
-    """Return what a CSV with a header, or a journal of a Scheduler, says of clients.
+) -> ResponseLog:
+    """Read a CSV with a header, or a journal of a Scheduler.
 
     Args:
-        path: The file; of a journal the newest one.
-        deadline_s: When an answer is overdue. None: as the log shows.
-        columns: Names of the columns of a CSV, where they cannot be guessed.
-        ids: Of a CSV: "text", "int", or "auto": int where all of them are written so.
+        path: The file; for a journal, its newest file.
+        deadline_s: Latency above which a response is late; None: from the log.
+        columns: Names of the columns of a CSV, if they cannot be guessed.
+        ids: Type of the ids in a CSV: "text", "int", or "auto": int if all ids are integers.
     """
-    checks.one_of("ids", ids, ("auto", "text", "int"))
+    validation.one_of("ids", ids, ("auto", "text", "int"))
     if deadline_s is not None:
-        checks.seconds("deadline", deadline_s)
+        validation.seconds("deadline", deadline_s)
     if is_journal(path):
         return _journal_log(path, deadline_s)
     columns = columns or Columns()
@@ -172,7 +177,7 @@ def read_log(
 
 
 def is_journal(path: Path) -> bool:
-    """Return whether a file begins as journals do."""
+    """Return whether a file starts like a journal."""
     try:
         with journal_files(path)[-1].open("rb") as file:
             start = file.read(max(len(START), len(MAGIC)))
@@ -180,8 +185,8 @@ def is_journal(path: Path) -> bool:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
     if start.startswith(MAGIC):
         raise InvalidInput(
-            f"{path} is a saved scheduler (look into it with bsfl inspect); advice needs a log of "
-            "answers: a CSV with client and latency, or a journal of Scheduler(journal=...)"
+            f"{path} is a saved scheduler (bsfl inspect shows it); advice needs a log of "
+            "responses: a CSV with client and latency, or a journal of Scheduler(journal=...)"
         )
     return start.startswith(START)
 
@@ -192,22 +197,22 @@ def _log(
     deadline_s: float | None,
     ids: Sequence[ClientId],
     **more: Any,
-) -> AnswerLog:
+) -> ResponseLog:
     places: dict[ClientId, int] = {}
     client = np.array([places.setdefault(one, len(places)) for one in ids], dtype=np.int64)
     latency, loss = (np.array([row[i] for row in rows], dtype=np.float64) for i in (1, 3))
     outcome = np.array([row.outcome for row in rows], dtype=np.int64)
     if deadline_s is None:
         waited = latency[outcome == TIMEOUT]
-        came = latency[(outcome == OK) | (outcome == LATE)]
-        known = waited if np.isfinite(waited).any() else came
+        responses = latency[outcome == OK]
+        known = waited if np.isfinite(waited).any() else responses
         if not np.isfinite(known).any():
-            raise InvalidInput(f"{path}: nobody answered, and no deadline is given")
+            raise InvalidInput(f"{path}: no client responded, and no deadline is given")
         deadline_s = float(np.nanmax(known))
-        if known is came:  # nothing but the longest answer, so a number to paste will do
+        if known is responses:  # the longest response is only an estimate of the deadline
             deadline_s = rounded_up(deadline_s)
     latency = np.where((outcome == TIMEOUT) & np.isnan(latency), deadline_s, latency)
-    log = AnswerLog(
+    log = ResponseLog(
         clients=list(places),
         client=client,
         latency_s=latency,
@@ -216,13 +221,13 @@ def _log(
         deadline_s=deadline_s,
         **more,
     )
-    if not log.answered.any():
-        raise InvalidInput(f"{path}: nobody answered within {deadline_s:g} s")
+    if not log.responded.any():
+        raise InvalidInput(f"{path}: no client responded within {deadline_s:g} s")
     return log
 
 
 def rounded_up(value: float) -> float:
-    """Return the next number with two digits.
+    """Return a number rounded up to two digits.
 
     >>> rounded_up(34.88), rounded_up(0.951), rounded_up(120.0)
     (35.0, 0.96, 120.0)
@@ -246,69 +251,121 @@ def _ids(path: Path, names: Sequence[str], ids: str) -> Sequence[ClientId]:
     return list(names) if is_text else [int(name) for name in names]
 
 
-def _journal_log(path: Path, deadline_s: float | None) -> AnswerLog:
-    rounds: dict[int, Entry] = {}
-    late: dict[tuple[int, Any], Entry] = {}
+def _journal_log(path: Path, deadline_s: float | None) -> ResponseLog:
+    """Return the log of the rounds in a journal.
+
+    If a round was repeated after a restart from an older state file, only its last run counts.
+    Responses also count if their round was opened in a journal file that no longer exists.
+    """
+    opened: dict[int, Entry] = {}
+    found: dict[int, dict[Any, Row]] = {}
+    renamed: list[tuple[Any, Any]] = []
+    n_rows = 0
     for entry in read_journal(path):
         try:
-            if entry["kind"] == "round":
-                rounds[int(entry["t"])] = entry  # a later line of the same round counts
-            elif entry["kind"] == "late":
-                late[int(entry["t"]), entry["client"]] = entry
+            if entry["kind"] == "opened":
+                number = int(entry["round"])
+                n_rows -= len(found.pop(number, ()))
+                opened[number] = entry
+            elif entry["kind"] == "responses":
+                of_round = found.setdefault(int(entry["round"]), {})
+                n_before = len(of_round)
+                of_round |= _rows(entry)
+                n_rows += len(of_round) - n_before
+            elif entry["kind"] == "renamed":
+                renamed.append((entry["client"], entry["name"]))
+                for of_round in found.values():
+                    if (row := of_round.pop(entry["client"], None)) is not None:
+                        of_round[entry["name"]] = row._replace(client=entry["name"])
         except (KeyError, TypeError, ValueError, OverflowError):
-            continue
-    rows: list[Row] = []
-    for t, entry in sorted(rounds.items()):
-        try:
-            columns = (entry[name] for name in ("invited", "outcome", "latency_s", "loss"))
-            for told in zip(*columns, strict=True):
-                later = late.pop((t, told[0]), None) if told[1] in (None, "timeout") else None
-                if later is not None:
-                    told = (told[0], *(later[name] for name in ("outcome", "latency_s", "loss")))
-                rows.extend(_told(told, t))
-        except (KeyError, TypeError, ValueError, OverflowError):
-            continue  # not as we write them
-        if len(rows) > MAX_ROWS:
-            raise InvalidInput(f"{path}: more than {MAX_ROWS:,} answers")
+            continue  # malformed entries are ignored
+        if n_rows > MAX_ROWS:
+            raise InvalidInput(f"{path}: more than {MAX_ROWS:,} responses")
+    rows = [row for _, of_round in sorted(found.items()) for row in of_round.values()]
     if not rows:
-        raise InvalidInput(f"{path}: there is no round in the journal that anybody answered")
+        raise InvalidInput(f"{path}: the journal has no round with a response")
     ids: list[Any] = [row.client for row in rows]
     if len({type(one) for one in ids}) > 1:
         ids = [str(one) for one in ids]
-    log = _log(path, rows, deadline_s, ids, cohort_size=_usual(rounds.values(), "enough"))
-    return _with_availability(log, list(rounds.values()))
+    size = _usual(opened.values(), "target_responses")
+    log = _log(path, rows, deadline_s, ids, cohort_size=size)
+    return _with_availability(log, path, list(opened.values()), renamed)
 
 
-def _told(told: Sequence[Any], t: int) -> Iterable[Row]:
-    """Yield a row of a journal, unless nothing is known of it."""
-    client, outcome, latency_s, loss = told
-    if outcome not in OUTCOMES or not isinstance(client, str | int):
-        return
+def _rows(entry: Entry) -> dict[Any, Row]:
+    """Return the valid responses in an entry of a journal, by client."""
+    columns = (entry[name] for name in ("clients", "outcome", "latency_s", "loss"))
     low, high = LATENCY_RANGE
-    if outcome != "failed" and not low <= float(latency_s) <= high:
-        return
-    number = math.nan if loss is None or not abs(float(loss)) <= LARGEST_LOSS else float(loss)
-    how = OUTCOMES.index(outcome)
-    yield Row(client, math.nan if how == FAILED else float(latency_s), how, number, float(t))  # type: ignore[arg-type]
+    found = {}
+    for client, outcome, latency_s, loss in zip(*columns, strict=True):
+        is_failed = outcome == OUTCOMES[FAILED]
+        if outcome not in OUTCOMES or not isinstance(client, str | int):
+            continue
+        if not is_failed and not low <= float(latency_s) <= high:
+            continue
+        found[client] = Row(
+            client=client,  # type: ignore[arg-type]
+            latency_s=math.nan if is_failed else float(latency_s),
+            outcome=OUTCOMES.index(outcome),
+            loss=math.nan if loss is None or not abs(float(loss)) <= MAX_LOSS else float(loss),
+            at=float(entry["round"]),
+        )
+    return found
 
 
 def _usual(entries: Iterable[Entry], name: str) -> int | None:
-    """Return what most rounds say."""
+    """Return the median of a number that rounds record."""
     values = [e[name] for e in entries if isinstance(e.get(name), int) and e[name] > 0]
     return int(np.median(values)) if values else None
 
 
-def _with_availability(log: AnswerLog, entries: Sequence[Entry]) -> AnswerLog:
-    """Return a log that says who could be chosen, as far as the journal does."""
-    known = [e["available"] for e in entries if isinstance(e.get("available"), int)]
+def _with_availability(
+    log: ResponseLog, path: Path, opened: Sequence[Entry], renamed: Sequence[tuple[Any, Any]]
+) -> ResponseLog:
+    """Return a log with the availability of clients, as far as the journal records it."""
+    known = [e["n_available"] for e in opened if isinstance(e.get("n_available"), int)]
     part = float(np.mean(known)) / log.n_clients if known else 1.0
     log = replace(log, availability=min(max(part, 0.0), 1.0))
-    listed = [e["available_ids"] for e in entries if isinstance(e.get("available_ids"), list)]
-    if not listed or len(listed) * log.n_clients > MOST_CELLS:
+    if len(opened) * log.n_clients > MOST_CELLS:
         return log
-    places = {one: k for k, one in enumerate(log.clients)}
-    available = np.zeros((len(listed), log.n_clients), dtype=bool)
-    for i, ids in enumerate(listed):
-        who = [places[x] for x in ids if isinstance(x, str | int) and x in places]
-        available[i, who] = True
-    return replace(log, available=available)
+    places: dict[Any, int] = {client: k for k, client in enumerate(log.clients)}
+    for old, new in reversed(renamed):
+        if new in places:
+            places.setdefault(old, places[new])
+    rows = list(_availability(places, log.n_clients, path).values())
+    return replace(log, available=np.stack(rows)) if rows else log
+
+
+def _availability(places: dict[Any, int], n_clients: int, path: Path) -> dict[int, BoolArray]:
+    """Return which clients could be selected in each round of a journal.
+
+    Rounds whose number of clients differs from the recorded one are left out: a journal does not
+    record which clients were online at its start, or at a restart from an older state file.
+    """
+    online: set[Any] = set()
+    found: dict[int, BoolArray] = {}
+    has_changes = False
+    for entry in read_journal(path):
+        try:
+            match entry["kind"]:
+                case "joined":
+                    online.update(entry["new"], entry["clients"])
+                case "availability" if "on" in entry:
+                    has_changes = True
+                    online.update(entry["on"])
+                    online.difference_update(entry["off"])
+                case "left" | "forgotten":
+                    online.difference_update(entry["clients"])
+                case "renamed":
+                    if entry["client"] in online:
+                        online.remove(entry["client"])
+                        online.add(entry["name"])
+                case "opened":
+                    free = online.difference(entry["busy"])
+                    if len(free) == entry["n_available"]:
+                        row = np.zeros(n_clients, dtype=bool)
+                        row[[places[one] for one in free if one in places]] = True
+                        found[int(entry["round"])] = row
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+    return found if has_changes else {}

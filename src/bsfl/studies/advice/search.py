@@ -1,11 +1,12 @@
-"""Which settings are played, in which order, and how much of it: a coarse grid, then the best few.
+"""The search over settings: a coarse grid first, then the best few at full length.
 
-    1  every policy, invited 1.3 times, the log's deadline; few rounds in one world
-    2  the best for some floor, with other invitations and deadlines, and others between them
-    3  the best of all of these for some floor, at full length in all worlds
+    1  every policy, with over-selection 1.3 and the deadline of the log; short runs, one seed
+    2  the best for some floor, with other invitations, deadlines and weights; longer runs, one seed
+    3  the best of these for some floor; full length, all seeds
 
-"The best for some floor" are the quickest of those whose least share keeps it, for floors from 0 to
-near 1: successive halving along the whole front, so that the floor can be moved afterwards.
+"The best for some floor" are the fastest settings whose minimum participation keeps that floor, for
+floors from 0 to nearly 1. This is successive halving along the whole Pareto front, so that the user
+can move the floor afterwards.
 """
 
 import hashlib
@@ -22,48 +23,47 @@ from typing import Any
 import numpy as np
 
 import bsfl
+from bsfl._core.registry import REQUIRED
 from bsfl.errors import InvalidInput
 from bsfl.extras import as_they_come
-from bsfl.over_selection import Invite
 from bsfl.policies import POLICIES, make_policy
-from bsfl.registry import REQUIRED
-from bsfl.requirements import needs_of
-from bsfl.studies.advice.trials import Numbers, Setting, Trial, Worlds, play
+from bsfl.studies.advice.trials import Numbers, ResampledFleets, Setting, Trial, run_setting
 from bsfl.studies.study import Steps
+from bsfl.types import FloatArray, OverSelection
 
-LEAST_SHARES = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9)
-"""Shares that Pace and BSFL are asked to keep."""
+MIN_PARTICIPATIONS = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9)
+"""Minimum participation of Pace and BSFL."""
 WEIGHTS = (0.02, 0.1, 0.5, 2.0, 10.0)
 """Values of BSFL's alpha, in units of K/m."""
-INVITES: tuple[Invite, ...] = (1.0, 1.3, "auto")
-FIRST_INVITE = 1.3
-SHORTER = (0.8, 0.95)
-"""Deadlines beside the log's: the times in which such a part of all answers has come."""
+OVER_SELECTIONS: tuple[OverSelection, ...] = (1.0, 1.3, "auto")
+FIRST_OVER_SELECTION = 1.3
+DEADLINE_QUANTILES = (0.8, 0.95)
+"""Quantiles of the latencies in the log that are tried as deadlines."""
 FLOORS = (0.0, 0.25, 0.45, 0.6, 0.7, 0.78, 0.85, 0.92)
-"""Floors for which the best are kept."""
+"""Floors for which the best settings are kept."""
 SLACK = 0.05
-"""By how much short runs may miss a floor."""
+"""By how much a setting may miss a floor in short runs."""
 RANDOM = "random"
 
 Call = tuple[Setting, int, int]
-"""A setting, the rounds that it plays, and the number of the world."""
+"""A setting, the number of rounds, and the seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Plays settings on a log's worlds, and never the same twice.
+    """Runs settings on fleets resampled from a log, and reuses the results of earlier runs.
 
     Attributes:
-        worlds: Fleets resampled from the log.
-        digest: Fingerprint of the log.
-        file: Keeps what was played; another search on the same log goes on from there.
-        jobs: Processes.
+        fleets: Fleets resampled from the log.
+        digest: Checksum of the log.
+        file: File with the finished runs, which another search on the same log resumes.
+        jobs: Number of processes.
         steps: Shows progress.
-        options: Options of policies that the log has told, by policy.
-        known: What was played.
+        options: Options of policies that were estimated from the log, by policy.
+        known: Results of the finished runs, by key.
     """
 
-    worlds: Worlds
+    fleets: ResampledFleets
     digest: str
     file: Path
     jobs: int
@@ -72,54 +72,59 @@ class Search:
     known: dict[str, Numbers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.known.update(read_played(self.file))
+        self.known.update(read_trials(self.file))
 
     def trials(
-        self, title: str, settings: Iterable[Setting], *, rounds: int, n_worlds: int
+        self, title: str, settings: Iterable[Setting], *, rounds: int, n_seeds: int
     ) -> list[Trial]:
-        """Return what settings come to, in the worlds 0, 1, ...; what is known is not played."""
+        """Return the results of settings with seeds from 0 on; finished runs are not repeated."""
         settings = list({self._key(one, 0, 0): one for one in settings}.values())
-        calls = [(one, rounds, world) for one in settings for world in range(n_worlds)]
+        calls = [(one, rounds, seed) for one in settings for seed in range(n_seeds)]
         missing = [call for call in calls if self._key(*call) not in self.known]
         with self.steps(title, len(calls)) as step, open_log(self.file) as write:
             for _ in range(len(calls) - len(missing)):
                 step()
             options = [self.options.get(one.policy, {}) for one, _, _ in missing]
             work = [
-                (self.worlds, *call, more, os.getpid())
+                (self.fleets, *call, more, os.getpid())
                 for call, more in zip(missing, options, strict=True)
             ]
-            for i, numbers in as_they_come(play_one, work, jobs=self.jobs):
+            for i, numbers in as_they_come(run_one, work, jobs=self.jobs):
                 key = self._key(*missing[i])
                 self.known[key] = numbers
                 write({"key": key, "numbers": numbers})
                 step()
         return [
-            Trial.of(one, rounds, [self.known[self._key(one, rounds, w)] for w in range(n_worlds)])
+            Trial.of(one, rounds, [self.known[self._key(one, rounds, i)] for i in range(n_seeds)])
             for one in settings
         ]
 
-    def _key(self, setting: Setting, rounds: int, world: int) -> str:
-        """Return what stands for a run in the file: all that it depends on."""
+    def _key(self, setting: Setting, rounds: int, seed: int) -> str:
+        """Return the key of a run in the file, a hash of everything that it depends on."""
         more = self.options.get(setting.policy, {})
-        content = [bsfl.__version__, self.digest, setting.as_json(), rounds, world, more]
+        content = [bsfl.__version__, self.digest, setting.as_json(), rounds, seed, more]
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def play_one(
-    worlds: Worlds, setting: Setting, rounds: int, world: int, more: dict[str, Any], parent: int
+def run_one(
+    fleets: ResampledFleets,
+    setting: Setting,
+    rounds: int,
+    seed: int,
+    more: dict[str, Any],
+    parent: int,
 ) -> Numbers:
-    """Play a setting in a world; Ctrl-C reaches all processes, and `parent` ends the others."""
+    """Run a setting with one seed; workers ignore Ctrl-C, because `parent` terminates them."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and os.getppid() == parent:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return play(worlds.fleet(world), setting, rounds, **more)
+    return run_setting(fleets.fleet(seed), setting, rounds, **more)
 
 
 @contextmanager
 def open_log(file: Path) -> Iterator[Callable[[Any], None]]:
-    """Give a function that appends a line of JSON, at once; a torn last line is ended first."""
+    """Yield a function that appends a line of JSON; an incomplete last line is terminated first."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as lines:
         if lines.tell() and file.read_bytes()[-1:] != b"\n":
@@ -132,8 +137,8 @@ def open_log(file: Path) -> Iterator[Callable[[Any], None]]:
         yield write
 
 
-def read_played(file: Path) -> dict[str, Numbers]:
-    """Return what a file says was played; what is not as we write it is passed over."""
+def read_trials(file: Path) -> dict[str, Numbers]:
+    """Return the finished runs in a file by key; malformed lines are ignored."""
     known: dict[str, Numbers] = {}
     for line in file.read_bytes().splitlines() if file.exists() else ():
         try:
@@ -147,27 +152,31 @@ def read_played(file: Path) -> dict[str, Numbers]:
 def first_settings(
     plan: Setting, n_clients: int, floor: float, policies: Sequence[str] | None = None
 ) -> list[Setting]:
-    """Return random selection and every policy that a log can judge, all with one plan.
+    """Return random selection and every policy that a log can evaluate, all with one plan.
 
-    Policies that need losses or sample sizes are left out: a log of times does not tell what they
-    gain by them. So is one that must be told more than a deadline.
+    Policies that need losses or sample sizes are left out, because a log of latencies does not show
+    their benefit. So are policies with required settings other than a deadline.
     """
-    floors = sorted({*LEAST_SHARES, round(floor, 3)} - {1.0})
+    floors = sorted({*MIN_PARTICIPATIONS, round(floor, 3)} - {1.0})
     tail = {"index": {"kind": "lognormal"}}
     per_client = n_clients / plan.cohort_size
     options: dict[str, list[dict[str, Any]]] = {
-        "pace": [{"least_share": share} if share else {} for share in floors],
+        "pace": [{"min_participation": share} if share else {} for share in floors],
         "bsfl": [
-            *({"alpha": {"kind": "floor", "share": x}, **tail} for x in floors if x > 0),
+            *(
+                {"alpha": {"kind": "min-participation", "share": x}, **tail}
+                for x in floors
+                if x > 0
+            ),
             *({"alpha": round(weight * per_client, 3), **tail} for weight in WEIGHTS),
             *({"alpha": round(weight * per_client, 3)} for weight in WEIGHTS),
         ],
     }
     found = []
-    for name in policies or [one for one in POLICIES if can_judge(one)]:
-        tuning = getattr(POLICIES[name], "tuning", ())
-        for own in options.get(name, [{}, *tuning]):
-            setting = replace(plan, policy=name, options=own)
+    for name in policies or [one for one in POLICIES if can_evaluate(one)]:
+        tuning = getattr(POLICIES[name], "search_space", ())
+        for candidate in options.get(name, [{}, *tuning]):
+            setting = replace(plan, policy=name, options=candidate)
             try:
                 setting.made()
             except InvalidInput:
@@ -178,38 +187,38 @@ def first_settings(
     return found
 
 
-def can_judge(name: str) -> bool:
-    """Return whether a log of times is enough to tell how a policy does."""
+def can_evaluate(name: str) -> bool:
+    """Return whether a policy can be evaluated on a log of latencies."""
     policy = POLICIES[name]
     required = {k for k, v in POLICIES.settings(name).items() if v is REQUIRED} - {"tau_max"}
-    if required or getattr(policy, "knows_truth", False):
+    if required or policy.is_oracle:
         return False
-    return not needs_of(make_policy(name, **getattr(policy, "example", {})))
+    return not make_policy(name, **policy.example).needs
 
 
 def varied(setting: Setting, deadlines: Sequence[float]) -> Iterator[Setting]:
-    """Yield a setting with other invitations and deadlines, and its neighbours with its own."""
-    for invite in INVITES:
+    """Yield a setting with other invitations and deadlines, and then with other weights."""
+    for over_selection in OVER_SELECTIONS:
         for deadline_s in deadlines:
-            yield replace(setting, invite=invite, deadline_s=deadline_s)
+            yield replace(setting, over_selection=over_selection, deadline_s=deadline_s)
     alpha = setting.options.get("alpha")
     if isinstance(alpha, float):
         for factor in (0.5, 2.0):
             yield replace(setting, options={**setting.options, "alpha": round(factor * alpha, 3)})
 
 
-def deadlines(answers: np.ndarray[Any, np.dtype[np.float64]], deadline_s: float) -> list[float]:
-    """Return the log's deadline and shorter ones, in two digits."""
-    found = [float(f"{np.quantile(answers, part):.2g}") for part in SHORTER]
+def deadlines(latencies: FloatArray, deadline_s: float) -> list[float]:
+    """Return the deadline of the log and shorter ones, rounded to two digits."""
+    found = [float(f"{np.quantile(latencies, q):.2g}") for q in DEADLINE_QUANTILES]
     return [deadline_s, *(one for one in found if 0 < one < 0.9 * deadline_s)]
 
 
 def best_for_some_floor(trials: Sequence[Trial], floor: float, n: int) -> list[Trial]:
-    """Return the n quickest for the floor that is asked for, and the n / 3 quickest for others.
+    """Return the n fastest settings for the given floor, and the n / 3 fastest for other floors.
 
-    Of settings that did the very same only the first counts.
+    Of settings with identical results only the first counts.
     """
-    distinct = {(float(t.time_s.mean()), t.mean("least_share")): t for t in reversed(trials)}
+    distinct = {(float(t.time_s.mean()), t.mean("min_participation")): t for t in reversed(trials)}
     trials = list(reversed(distinct.values()))
     kept: dict[int, Trial] = {}
     for one in (*FLOORS, floor):

@@ -1,4 +1,4 @@
-"""What the advisor found: in words, as tables, and as a figure whose floor can be moved."""
+"""The results of the advisor: sentences, tables, and a figure with a movable floor."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,86 +9,89 @@ import numpy as np
 from bsfl.analysis.statistics import Interval
 from bsfl.analysis.tables import Table
 from bsfl.frame import Markup, data, text
-from bsfl.monitor.words import seconds
+from bsfl.monitoring.words import seconds
 from bsfl.report import Section
 from bsfl.report.plots import Mark, Panel, Plot, Points, Rule
 from bsfl.studies.advice.trials import Setting, Trial, recommended
 
 FLOORS = range(101)
-"""Floors that the page can be asked for, in per cent."""
+"""Floors that can be selected on the page, in per cent."""
 ABOUT = {
-    "invite": "how many times the cohort are invited; auto: as many as it takes",
-    "answers": "that entered the model in a round",
-    "least share": "of the least served client, 1 is fair",
-    "Gini": "0: all were served alike, towards 1: a few had it all",
+    "over_selection": "invitations per target response; auto: from the clients' response rates",
+    "responses": "responses per round that entered the model",
+    "min participation": "participations of the least served client over its fair count",
+    "Gini": "0: all clients participate equally; near 1: a few clients do nearly all",
 }
 
 
-def reserve(setting: Setting) -> str:
-    """Return how many are invited, in words."""
-    if setting.invite == "auto":
-        return "as many invited as it takes by their record"
-    times = f"{setting.invite:g} times as many invited"
-    return "nobody in reserve" if setting.invite == 1.0 else times
+def over_selection_words(setting: Setting) -> str:
+    """Return the over-selection of a setting in words."""
+    if setting.over_selection == "auto":
+        return "automatic over-selection"
+    words = f"over-selection {setting.over_selection:g}"
+    return "no over-selection" if setting.over_selection == 1.0 else words
 
 
 def sentence(trial: Trial) -> str:
-    """Return what a setting is and comes to."""
+    """Return a sentence with a setting and its results."""
     one = trial.setting
     return (
-        f"{one.short()} in cohorts of {one.cohort_size:,}, with {reserve(one)}, rounds closed "
-        f"after {seconds(one.deadline_s)} at the latest: "
-        f"{spread(trial.interval('mean_round_s'), seconds)} a round, "
-        f"{trial.mean('answers'):.1f} answers in it."
+        f"{one.short()} with cohorts of {one.cohort_size:,}, {over_selection_words(one)} and a "
+        f"deadline of {seconds(one.deadline_s)}: "
+        f"{spread(trial.interval('mean_round_s'), seconds)} and "
+        f"{trial.mean('responses'):.1f} responses per round."
     )
 
 
-def saving(trial: Trial, by_chance: Trial, alike: Trial) -> list[str]:
-    """Return what a setting saves against random selection, as it is and with the same plan."""
+def saving(trial: Trial, baseline: Trial, same_plan: Trial) -> list[str]:
+    """Return what a setting saves against random selection: the baseline, and with its own plan."""
     words = (
-        f"{trial.setting.short()} {saves(trial.saved(by_chance), 'random selection')} for as many "
-        f"answers, and nobody falls below {percent(trial.mean('least_share'))} of its share"
-        f"{in_return(trial, by_chance)}."
+        f"{trial.setting.short()} {saves(trial.saved(baseline), 'random selection')} for the same "
+        f"number of responses, and every client gets at least "
+        f"{percent(trial.mean('min_participation'))} of its fair count{in_return(trial, baseline)}."
     )
-    if alike is by_chance or alike is trial:
+    if same_plan is baseline or same_plan is trial:
         return [words]
-    part = saves(trial.saved(alike), "random selection that invites and waits the same")
-    return [words, f"It {part}{in_return(trial, alike)}."]
+    part = saves(trial.saved(same_plan), "random selection with the same invitations and deadline")
+    return [words, f"It {part}{in_return(trial, same_plan)}."]
 
 
 def in_return(trial: Trial, other: Trial) -> str:
-    """Return what a setting has for the time that it takes more than another, in words."""
-    own, theirs = trial.mean("least_share"), other.mean("least_share")
-    if trial.saved(other).mean >= 0 or own <= theirs:
+    """Return the gain in fairness of a setting that is slower than another, in words."""
+    ratio, base = trial.mean("min_participation"), other.mean("min_participation")
+    if trial.saved(other).mean >= 0 or ratio <= base:
         return ""
-    return f"; in return the least served client has {percent(own)}, there {percent(theirs)}"
+    return f"; in return, the minimum participation is {percent(ratio)} instead of {percent(base)}"
 
 
 def floor_words(trial: Trial, floor: float) -> list[str]:
-    """Return why a setting is recommended whose least share is below the floor, if it is."""
-    least, chances = trial.mean("least_share"), trial.mean("chances")
+    """Return an explanation if the minimum participation of a setting is below the floor."""
+    ratio, fair_count = trial.mean("min_participation"), trial.mean("fair_count")
     if not trial.keeps(floor):
-        return [f"No setting keeps everybody at {percent(floor)} of its share; this is closest."]
-    if least >= floor:
+        return [
+            f"No setting keeps every client at {percent(floor)} of its fair count; this one comes "
+            "closest."
+        ]
+    if ratio >= floor:
         return []
     return [
-        f"A least share of {percent(least)} passes for {percent(floor)}: a fair share of "
-        f"{trial.rounds:,} rounds is {chances:.1f} of them, and one round more or less is "
-        f"{percent(1 / max(chances, 1.0))} of it. With more --rounds it is kept more closely."
+        f"A minimum participation of {percent(ratio)} is accepted for a floor of {percent(floor)}: "
+        f"the fair count of a client in {trial.rounds:,} rounds is {fair_count:.1f}, and one round "
+        f"is {percent(1 / max(fair_count, 1.0))} of it. More --rounds are more precise."
     ]
 
 
 def saves(part: Interval, other: str) -> str:
-    """Return which part of another's time is saved, or is needed on top, in words.
+    """Return in words which fraction of another setting's time is saved, or is needed in addition.
 
     >>> saves(Interval(0.42, 0.38, 0.46), "random selection")
     'saves 42 % (38 to 46 %) of the time of random selection'
     >>> saves(Interval(-0.1, math.nan, math.nan), "random selection")
     'takes 10 % more time than random selection'
     >>> saves(Interval(0.1, -0.2, 0.4), "random selection")
-    'saves 10 % (-20 to 40 %, which may be chance) of the time of random selection'
+    'saves 10 % (-20 to 40 %, not significant) of the time of random selection'
     """
-    doubt = ", which may be chance" if part.low <= 0 <= part.high else ""
+    doubt = ", not significant" if part.low <= 0 <= part.high else ""
     if part.mean < 0:
         more = Interval(-part.mean, -part.high, -part.low)
         return f"takes {spread(more, percent, doubt)} more time than {other}"
@@ -96,12 +99,12 @@ def saves(part: Interval, other: str) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a part in per cent."""
+    """Return a fraction in per cent."""
     return f"{100 * value:.0f} %"
 
 
 def spread(found: Interval, words: Callable[[float], str], doubt: str = "") -> str:
-    """Return a mean with its interval, whose unit is said once, and what is to be doubted."""
+    """Return a mean with its interval, whose unit is written once, and a remark."""
     if math.isnan(found.low):
         return words(found.mean)
     low, high = words(found.low), words(found.high)
@@ -111,72 +114,72 @@ def spread(found: Interval, words: Callable[[float], str], doubt: str = "") -> s
 
 
 def trials_table(trials: Sequence[Trial], best: Trial, read: str = "") -> Table:
-    """Return one row per setting, the recommended one and then the quickest; and what was read."""
+    """Return one row per setting, the recommended one first, then by time; `read` is the log."""
     ordered = sorted(trials, key=lambda one: (one is not best, float(one.time_s.mean())))
-    in_time = f"{best.setting.cohort_size:,} answers in (s)"
+    in_time = f"{best.setting.cohort_size:,} responses in (s)"
     return Table(
-        title="What each setting costs on these clients, ± 95 %",
+        title="All settings on these clients, ± 95 %",
         columns=[
-            *("setting", in_time, "least share", "mean round (s)", "answers"),
-            *("invite", "deadline (s)", "Gini"),
+            *("setting", in_time, "min participation", "mean round (s)", "responses"),
+            *("over_selection", "deadline (s)", "Gini"),
         ],
         rows=[
             [
                 one.setting.short() + " *" * (one is best),
                 one.interval("for_as_many_s").text(),
-                f"{one.mean('least_share'):.2f}",
+                f"{one.mean('min_participation'):.2f}",
                 one.interval("mean_round_s").text(),
-                f"{one.mean('answers'):.1f}",
-                str(one.setting.invite),
+                f"{one.mean('responses'):.1f}",
+                str(one.setting.over_selection),
                 f"{one.setting.deadline_s:g}",
                 f"{one.mean('gini'):.3f}",
             ]
             for one in ordered
         ],
         note="*: recommended" + f". The log: {read}" * bool(read),
-        better={in_time: "less", "least share": "more", "Gini": "less"},
+        better={in_time: "less", "min participation": "more", "Gini": "less"},
         about=ABOUT,
     )
 
 
 def brief_table(trials: Sequence[Trial], best: Trial) -> Table:
-    """Return the recommended setting, random selection and what is the best for other floors."""
+    """Return the recommended setting, random selection and the best settings for other floors."""
     front = {id(recommended(trials, floor / 100)) for floor in FLOORS}
     chosen = [one for one in trials if id(one) in front or one is trials[0] or one is best]
     chosen.sort(key=lambda one: float(one.time_s.mean()))
     return Table(
-        title="The best for every floor of the least share",
-        columns=["setting", "invite", "deadline", "round (s)", "least share"],
+        title="The best setting for every floor of min participation",
+        columns=["setting", "over_selection", "deadline", "round (s)", "min participation"],
         rows=[
             [
                 ("* " if one is best else "  ") + one.setting.short(),
-                str(one.setting.invite),
+                str(one.setting.over_selection),
                 f"{one.setting.deadline_s:g} s",
                 one.interval("mean_round_s").text(),
-                f"{one.mean('least_share'):.2f}",
+                f"{one.mean('min_participation'):.2f}",
             ]
             for one in chosen
         ],
-        note="*: recommended; report.html has all that were tried",
+        note="*: recommended; report.html has all settings",
     )
 
 
 def sizes_table(trials: Sequence[Trial]) -> Table:
-    """Return what other cohort sizes cost, between which a log cannot choose.
+    """Return the results for other cohort sizes; a log cannot show which of them trains fastest.
 
     Args:
-        trials: For every size a setting, and random selection with the same plan.
+        trials: For every size, a setting and random selection with the same plan.
     """
     pairs = list(zip(trials[::2], trials[1::2], strict=True))
 
     def per_minute(one: Trial) -> str:
-        return f"{60 * one.mean('answers') / one.mean('mean_round_s'):.1f}"
+        return f"{60 * one.mean('responses') / one.mean('mean_round_s'):.1f}"
 
     return Table(
-        title=f"{trials[0].setting.short()} with other cohort sizes, beside random selection",
+        title=f"{trials[0].setting.short()} with other cohort sizes, and random selection",
         columns=[
-            *("cohort size", "round (s)", "random's round (s)", "answers per minute"),
-            *("random's answers per minute", "least share"),
+            *("cohort size", "round (s)", "random's round (s)", "responses per minute"),
+            *("random's responses per minute", "min participation"),
         ],
         rows=[
             [
@@ -185,95 +188,96 @@ def sizes_table(trials: Sequence[Trial]) -> Table:
                 other.interval("mean_round_s").text(wide=False),
                 per_minute(one),
                 per_minute(other),
-                f"{one.mean('least_share'):.2f}",
+                f"{one.mean('min_participation'):.2f}",
             ]
             for one, other in pairs
         ],
-        note="Shorter rounds or more answers in each: which trains faster depends on the task, and "
-        "a log of times cannot say. Random selection invites and waits the same here. These were "
-        "played for less long than the settings above.",
+        note="Whether shorter rounds or more responses per round train faster depends on the task; "
+        "a log of latencies does not show it. Random selection has the same invitations and "
+        "deadline here. These runs are shorter than those above.",
     )
 
 
 def choice_plot(trials: Sequence[Trial], best: Trial, floor: float) -> Plot:
-    """Return the time for as many answers against the least share, for every setting."""
+    """Return a plot of time against minimum participation, with a point per setting."""
     marks: list[Mark] = []
     for policy in dict.fromkeys(one.setting.policy for one in trials):
-        own = [one for one in trials if one.setting.policy == policy]
-        marks.append(Points(label=policy, **_places(own)))
+        of_policy = [one for one in trials if one.setting.policy == policy]
+        marks.append(Points(label=policy, **_places(of_policy)))
     like = best.setting.policy
     marks.append(Points(label="recommended", is_star=True, like=like, **_places([best])))
-    marks.append(Rule(at=floor, label="floor", is_upright=True))
+    marks.append(Rule(at=floor, label="min-participation", is_upright=True))
     size = best.setting.cohort_size
-    x, y = "share of the least served client (1 is fair)", f"seconds for {size:,} answers"
+    x, y = "minimum participation (1 is fair)", f"seconds for {size:,} responses"
     return Plot(
         name="advice",
-        caption="Each point is a setting; point at one to see which. Lower is quicker, further to "
-        "the right is fairer. The star is the quickest setting to the right of the floor, or the "
-        "fairest of those that are as quick.",
-        title="What a floor costs on these clients",
+        caption="Each point is a setting; hover over a point for details. Lower is faster, further "
+        "to the right is fairer. The star is the fastest setting to the right of the floor, or the "
+        "fairest of the settings that are tied with it.",
+        title="The cost of a floor on these clients",
         panels=[Panel(x=x, y=y, marks=marks, starts_at_0="y")],
     )
 
 
 def _places(trials: Sequence[Trial]) -> dict[str, Any]:
     return {
-        "x": np.array([one.mean("least_share") for one in trials]),
+        "x": np.array([one.mean("min_participation") for one in trials]),
         "y": np.array([float(one.time_s.mean()) for one in trials]),
         "names": [Markup("<br>".join(map(text, _lines(one)))) for one in trials],
     }
 
 
 def _lines(trial: Trial) -> list[str]:
-    """Return what the figure says of a setting."""
+    """Return the hover text of a setting."""
     one = trial.setting
     return [
         one.short(),
-        f"invite {one.invite}, deadline {one.deadline_s:g} s",
-        f"{trial.interval('mean_round_s').text()} s a round, {trial.mean('answers'):.1f} answers",
+        f"over-selection {one.over_selection}, deadline {one.deadline_s:g} s",
+        f"{trial.interval('mean_round_s').text()} s a round, "
+        f"{trial.mean('responses'):.1f} responses",
     ]
 
 
-def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Trial]) -> Section:
-    """Return the part of the page where the floor can be moved, and the recommendation follows.
+def floor_section(trials: Sequence[Trial], floor: float, same_plan: Sequence[Trial]) -> Section:
+    """Return the section of the page with the slider for the floor and the recommendation.
 
     Args:
-        trials: All that were played at full length; the first is random selection.
-        floor: That which was asked for.
-        by_chance: For every trial, random selection with the same plan.
+        trials: All settings that ran at full length; the first is the baseline, random selection.
+        floor: The floor that the user requested.
+        same_plan: For every trial, random selection with the same plan.
     """
-    chosen = [recommended(trials, one / 100) for one in FLOORS]
-    best = chosen[round(100 * floor)]
+    by_floor = [recommended(trials, one / 100) for one in FLOORS]
+    best = by_floor[round(100 * floor)]
     plot = choice_plot(trials, best, floor)
     colours = {mark.label: plot.look(mark).colour for mark in plot.panels[0].marks}
     places = {id(one): i for i, one in enumerate(trials)}
     content = {
-        "by_floor": [places[id(one)] for one in chosen],
+        "by_floor": [places[id(one)] for one in by_floor],
         "trials": [
             {
                 **{k: v for k, v in _places([one]).items() if k == "names"},
-                "x": one.mean("least_share"),
+                "x": one.mean("min_participation"),
                 "y": float(one.time_s.mean()),
                 "sentence": sentence(one),
-                "saving": " ".join(saving(one, trials[0], alike)),
+                "saving": " ".join(saving(one, trials[0], random)),
                 "code": one.setting.code(),
                 "colour": colours[one.setting.policy],
                 "keeps": max((i for i in FLOORS if one.keeps(i / 100)), default=-1),
             }
-            for one, alike in zip(trials, by_chance, strict=True)
+            for one, random in zip(trials, same_plan, strict=True)
         ],
     }
     html = (
         '<p><label for="floor">Every client gets at least '
-        f'<output id="floor-shown">{percent(floor)}</output> of its fair share</label></p>'
+        f'<output id="floor-shown">{percent(floor)}</output> of its fair count</label></p>'
         f'<p><input id="floor" type="range" min="0" max="100" value="{round(100 * floor)}" '
         'style="width: min(100%, 40rem)"></p><div aria-live="polite">'
-        '<p id="advice-saving"></p><p id="advice-sentence"></p>'  # the verdict says it already
-        '<p id="advice-unmet" class="warn"></p></div>'
+        '<p id="advice-saving"></p><p id="advice-sentence"></p>'  # the headline shows it at first
+        '<p id="advice-warning" class="warn"></p></div>'
         f'<pre id="advice-code">{text(best.setting.code())}</pre>{data("advice", content)}'
     )
     return Section(
-        question="How fair must it be, and what does that cost?",
+        question="How much time does fairness cost?",
         html=html,
         plots=[plot],
         script=SCRIPT,
@@ -281,7 +285,7 @@ def floor_section(trials: Sequence[Trial], floor: float, by_chance: Sequence[Tri
 
 
 SCRIPT = """"use strict";
-/* The recommendation follows the floor; which setting is the best for each was computed before. */
+/* The slider selects the recommendation for a floor, which was computed in advance. */
 {
   const known = JSON.parse(document.getElementById("advice").text);
   const place = document.querySelector("figure[data-plot=advice] .panel");
@@ -293,8 +297,8 @@ SCRIPT = """"use strict";
     say("advice-sentence", best.sentence);
     say("advice-saving", best.saving);
     say("advice-code", best.code);
-    const unmet = "No setting keeps that floor; this comes closest.";
-    say("advice-unmet", best.keeps < slider.value ? unmet : "");
+    const warning = "No setting keeps this floor; this one comes closest.";
+    say("advice-warning", best.keeps < slider.value ? warning : "");
     const star = place.data.findIndex((trace) => trace.legendgroup === "recommended");
     const look = { x: [[best.x]], y: [[best.y]], text: [best.names], "marker.color": best.colour };
     Plotly.restyle(place, look, [star]);

@@ -14,10 +14,10 @@ app.query()(who_am_i)
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train as the example does, and lie, fail or fall silent."""
+    """Train as the example does, and report falsely, fail or never reply."""
     does = context.node_config.get("does")
     if does == "fail":
-        raise RuntimeError("as it was told")
+        raise RuntimeError("as configured")
     if does == "nothing":
         time.sleep(3600.0)
     reply = train_here(message, context)

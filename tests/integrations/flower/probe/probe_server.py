@@ -29,7 +29,11 @@ def main(grid: Grid, context: Context) -> None:
                 if server_round == 0:
                     return
                 w = arrays["w"].numpy()
-                known = {"name": name, "t": strategy.scheduler.t, "server_round": server_round}
+                known = {
+                    "name": name,
+                    "round": strategy.scheduler.round,
+                    "server_round": server_round,
+                }
                 known |= {"w": w.tolist(), "is_finite": bool(np.isfinite(w).all())}
                 # before the first round of a server that goes on from a checkpoint there is none
                 known |= asdict(strategy.rounds[-1]) if strategy.rounds else {"is_resumed": True}

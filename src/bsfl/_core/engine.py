@@ -1,0 +1,675 @@
+"""The engine: selects clients and learns from them. It is the only caller of policies.
+
+    event = engine.decide(command, now_s)    validates everything, calls the policy, changes nothing
+    engine.apply(event)                      changes the state, decides nothing
+
+Clients are dense indices; there are no ids, clocks, locks or files here. A Scheduler adds those,
+the simulator adds a virtual clock and simulated clients.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from bsfl import validation
+from bsfl._core.events import (
+    Abandon,
+    CloseRound,
+    Command,
+    Describe,
+    Event,
+    Forget,
+    Join,
+    Leave,
+    OpenRound,
+    Respond,
+    ResponsesReported,
+    RoundClosed,
+    RoundOpened,
+    SetAvailability,
+)
+from bsfl._core.policies import (
+    check_forgettable,
+    check_policy,
+    reindexed_selection,
+)
+from bsfl._core.pool import PoolState, PoolView
+from bsfl._core.rounds import ABANDONED, CLOSED, CONFIRMED, Round, Rounds
+from bsfl._core.state import (
+    MAX_ROUNDS,
+    check_storable,
+    copy_rows,
+    drop_rows,
+    kept_rows,
+    make_room,
+    snapshot,
+)
+from bsfl._core.task import TaskState, TaskView
+from bsfl.errors import InvalidInput, NotSelected
+from bsfl.estimators.over_selection import select_enough
+from bsfl.policy import LOSS, LOSSES_FROM_0, SAMPLES, Policy, Selection
+from bsfl.random import stream
+from bsfl.types import (
+    LATENCY_RANGE,
+    NO_CLIENTS,
+    OK,
+    ClosedRound,
+    FloatArray,
+    IntArray,
+    RoundContext,
+    RoundPlan,
+    RoundReport,
+    State,
+    max_invited,
+)
+
+Kind = Literal["synchronous", "buffered"]
+SCALARS = ("round", "cohort_response_rate", "fair_count")
+"""What opening a round replaces in the task; fair_count is replaced as a whole."""
+RESPONSE_COUNTS = ("participations", "dropped", "last_loss")
+"""What responses change in the task."""
+
+
+class Engine:
+    """One training job on a pool of clients.
+
+    >>> from bsfl import UniformRandom
+    >>> engine = Engine(UniformRandom(), RoundPlan(target_responses=2), n_clients=5)
+    >>> opened = engine.run(OpenRound(), now_s=0.0)
+    >>> len(opened.cohort), engine.rounds.latest.is_open
+    (2, True)
+
+    Attributes:
+        policy: The selection rule.
+        plan: The numbers of a round.
+        seed: Root of all randomness.
+        max_open_rounds: How many rounds may be open at a time.
+        tracks_last_seen: Whether the pool notes when a client was available last.
+        pool, task, policy_state, rounds: The state.
+        selection: What the last cohort was weighed by, and who was available; None: not known.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        plan: RoundPlan,
+        *,
+        seed: int = 0,
+        n_clients: int = 0,
+        max_open_rounds: int = 1,
+        tracks_last_seen: bool = False,
+    ) -> None:
+        check_policy(policy)
+        check_storable(policy.init)
+        self.policy, self.plan, self.seed = policy, plan, seed
+        self.max_open_rounds = validation.natural("max_open_rounds", max_open_rounds)
+        self.tracks_last_seen = tracks_last_seen
+        self.pool, self.task, self.rounds = PoolState.of(0), TaskState.of(0), Rounds()
+        self.policy_state: State = policy.init(0)
+        self.n_rows = 0  # of the policy's state
+        self.selection: tuple[Selection, IntArray] | None = None
+        self.last_closed: Round | None = None  # by the last event, for its record
+        self._undo: list[Callable[[], None]] | None = None
+        self._views: tuple[PoolView, TaskView] | None = None
+        if n_clients:
+            self.apply(self.decide(Join(n_new=n_clients), 0.0))
+
+    # --- queries ---------------------------------------------------------------------------------
+
+    def kind(self, target_responses: int) -> Kind:
+        """Return whether rounds are buffered: several are open, with one client each."""
+        is_buffered = self.max_open_rounds > 1 and target_responses == 1
+        return "buffered" if is_buffered else "synchronous"
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients have a row, members or not."""
+        return self.pool.n
+
+    def available(self, now_s: float) -> tuple[IntArray, IntArray]:
+        """Return the clients that can be selected, and online ones left out as in flight."""
+        online = self.pool.online[: self.pool.n]
+        busy = self._in_flight(now_s)
+        busy = busy[online[busy]]
+        if len(busy):
+            online = online.copy()
+            online[busy] = False
+        return np.flatnonzero(online), busy
+
+    def _in_flight(self, now_s: float) -> IntArray:
+        """Return the clients whose invitation has not expired."""
+        lifetime_s = self.plan.lifetime_s
+        if lifetime_s is None:
+            return NO_CLIENTS
+        waiting = [one.pending for one in self.rounds if now_s - one.opened_s < lifetime_s]
+        return np.unique(np.concatenate(waiting)) if waiting else NO_CLIENTS
+
+    def views(self, n: int | None = None) -> tuple[PoolView, TaskView]:
+        """Return read-only views of pool and task over n rows; None: over all clients."""
+        n = self.pool.n if n is None else n
+        if self._views is None or len(self._views[0]) != n:
+            self._views = PoolView(self.pool, n), TaskView(self.task, n)
+        return self._views
+
+    def context(self, round: Round | None = None) -> RoundContext:  # noqa: A002
+        """Return the context of a round that is open or closed; None: of the next one."""
+        pool, task = self.views(self.n_rows)
+        m = self.plan.target_responses
+        return RoundContext(
+            round=round.number if round else self.task.round,
+            kind=self.kind(round.target_responses if round else m),
+            now_s=round.opened_s if round else 0.0,
+            available=NO_CLIENTS,
+            n_invited=round.n_invited if round else m,
+            target_responses=round.target_responses if round else m,
+            pool=pool,
+            task=task,
+        )
+
+    def weights(self, clients: IntArray) -> FloatArray | None:
+        """Return the weights that the policy gives the updates of clients now; None: none."""
+        context = self.context(self.rounds.latest)
+        if self.selection is not None and context.kind == "synchronous":
+            context = replace(context, available=self.selection[1])
+        return self.policy.weights(self.policy_state, context, clients)
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return what the policy has learned, by name."""
+        found = self.policy.diagnostics(self.policy_state, self.context())
+        return {name: float(value) for name, value in found.items()}
+
+    def rounds_beyond_limit(self) -> list[int]:
+        """Return the open rounds that must close before another one can be opened."""
+        still_open = self.rounds.open()
+        n_excess = len(still_open) - self.max_open_rounds + 1
+        return [one.number for one in still_open[: max(n_excess, 0)]]
+
+    # --- decide ----------------------------------------------------------------------------------
+
+    def run(self, command: Command, now_s: float = 0.0) -> Any:
+        """Decide on a command, apply the event and return it."""
+        event = self.decide(command, now_s)
+        self.apply(event)
+        return event
+
+    @overload
+    def decide(self, command: OpenRound, now_s: float) -> RoundOpened: ...
+
+    @overload
+    def decide(self, command: Command, now_s: float) -> Event: ...
+
+    def decide(self, command: Command, now_s: float) -> Event:
+        """Return the event that a command leads to; raise if it cannot be carried out."""
+        match command:
+            case OpenRound():
+                return self._decide_open(command, now_s)
+            case Respond():
+                return self._decide_respond(command, now_s)
+            case CloseRound():
+                return self._decide_close(command, now_s)
+            case Describe():
+                self._check_features(command)
+            case Forget():
+                check_forgettable(self.policy)
+        return command
+
+    def _decide_open(self, command: OpenRound, now_s: float) -> RoundOpened:
+        if beyond := self.rounds_beyond_limit():
+            raise InvalidInput(
+                f"at most {self.max_open_rounds} rounds may be open; close round {beyond[0]} first"
+            )
+        plan, number = self.plan, validation.natural("round", self.task.round + 1, high=MAX_ROUNDS)
+        m = command.target_responses or plan.target_responses
+        validation.cohort_fits(m, self.pool.n_members)
+        state = self._state_with_all_rows()
+        available, busy = self.available(now_s)
+        online_s = command.online_s
+        pool, task = self.views()
+        context = RoundContext(
+            round=number,
+            kind=self.kind(m),
+            now_s=now_s,
+            available=available,
+            n_invited=m,
+            target_responses=m,
+            pool=pool,
+            task=task,
+            online_s=None if online_s is None else online_s[available],
+        )
+
+        def select(n: int) -> Selection:
+            rng = stream(self.seed, "policy", number)
+            here = context if n == m else replace(context, n_invited=n)
+            made = self.policy.select(state, here, rng)
+            return _validated(self.policy, here, made)
+
+        over_selection = command.over_selection or plan.over_selection
+        response_rate = self.task.cohort_response_rate
+        if over_selection == "auto":
+            n_invited, selection, response_rate = select_enough(
+                select, target_responses=m, context=context, response_rate=response_rate
+            )
+        else:
+            n_invited = max_invited(over_selection, m)
+            selection = select(n_invited)
+        return RoundOpened(
+            round=number,
+            cohort=selection.clients,
+            n_invited=n_invited,
+            target_responses=m,
+            deadline_s=command.deadline_s or plan.deadline_s,
+            is_timed=command.is_timed,
+            busy=busy,
+            response_rate=response_rate,
+            selection=selection,
+            context=context,
+            now_s=now_s,
+        )
+
+    def _decide_respond(self, command: Respond, now_s: float) -> ResponsesReported:
+        one, report = self._round(command.round), command.report
+        if not isinstance(report, RoundReport):
+            report = RoundReport.of(dict(sorted(report.items())))
+        at = one.positions(report.clients)
+        wrong = (at < 0) | (one.outcome[at] != -1) if len(one.cohort) else at < 0
+        if wrong.any():
+            raise NotSelected(
+                f"client {int(report.clients[wrong][0])} has no pending response in round "
+                f"{one.number}"
+            )
+        is_late, staleness = not one.is_open, self.task.round - one.number
+        report = replace(
+            report,
+            round=one.number,
+            staleness=staleness,
+            invited=NO_CLIENTS if one.is_reported else one.cohort,
+            dropped=self.is_dropped(one),
+        )
+        samples = self.pool.samples[report.clients]
+        if np.isnan(report.samples).any() and not np.isnan(samples).all():
+            report = replace(
+                report, samples=np.where(np.isnan(report.samples), samples, report.samples)
+            )
+        self._check_needs(report)
+        return ResponsesReported(round=one.number, report=report, is_late=is_late, now_s=now_s)
+
+    def is_dropped(self, round: Round) -> bool:  # noqa: A002
+        """Return whether a response to a round would be dropped now."""
+        if round.is_open:
+            return False
+        limit = self.plan.max_staleness
+        is_too_old = limit is not None and self.task.round - round.number > limit
+        return self.plan.late == "drop" or round.is_discarded or is_too_old
+
+    def _check_needs(self, report: RoundReport) -> None:
+        """Check that usable responses have what the policy needs."""
+        needs, usable = self.policy.needs, report.usable
+        name = type(self.policy).__name__
+        if needs >= LOSS and (n := int(np.count_nonzero(usable & np.isnan(report.loss)))):
+            raise InvalidInput(
+                f"{name} needs the loss of every client that responds, {n} of "
+                f"{np.count_nonzero(usable)} responses have none; report Observation(loss=...)"
+            )
+        if needs >= LOSSES_FROM_0 and np.any(report.loss[usable] < 0):
+            worst = float(report.loss[usable].min())
+            raise InvalidInput(f"{name} needs losses of at least 0, got {worst!r}")
+        if needs >= SAMPLES and (n := int(np.count_nonzero(usable & np.isnan(report.samples)))):
+            raise InvalidInput(
+                f"{name} needs the number of samples of every client that responds, {n} have "
+                "none; report Observation(samples=...) or register the clients' samples"
+            )
+
+    def _decide_close(self, command: CloseRound, now_s: float) -> RoundClosed:
+        one = self._round(command.round)
+        if one.status == CONFIRMED:
+            raise InvalidInput(f"round {one.number} is closed, and its credit cannot be replaced")
+        aggregated = fresh = one.cohort[one.fresh]
+        if command.aggregated is not None:
+            aggregated = np.unique(command.aggregated)
+            if len(foreign := np.setdiff1d(aggregated, fresh)):
+                raise InvalidInput(
+                    f"aggregated must name clients with a fresh response in round {one.number}, "
+                    f"got client {int(foreign[0])}"
+                )
+        duration_s = None
+        if one.is_open and one.is_timed and command.is_timed:
+            duration_s = max(now_s - one.opened_s, 0.0)
+        return RoundClosed(
+            round=one.number,
+            aggregated=NO_CLIENTS if command.discard else aggregated,
+            is_discarded=command.discard,
+            is_automatic=command.is_automatic,
+            duration_s=duration_s,
+            now_s=now_s,
+        )
+
+    def _round(self, number: int) -> Round:
+        found = self.rounds.get(number)
+        if found is None:
+            was = "is over" if 1 <= number <= self.task.round else "was never opened"
+            raise InvalidInput(f"round {number} {was}")
+        return found
+
+    def _check_features(self, command: Describe) -> None:
+        features, n_known = command.attributes.get("features"), self.pool.features.shape[1]
+        if features is not None and n_known and features.shape[1] != n_known:
+            raise InvalidInput(
+                f"every client must have the same {n_known} features, got {features.shape[1]}"
+            )
+
+    def _state_with_all_rows(self) -> State:
+        """Return the policy's state with rows for clients that joined since the last round, too."""
+        if self.n_rows == self.pool.n:
+            return self.policy_state
+        state = self.policy.init(self.pool.n)
+        copy_rows(self.policy_state, state)
+        return state
+
+    def _add_rows(self) -> None:
+        self.policy_state, self.n_rows = self._state_with_all_rows(), self.pool.n
+
+    # --- apply -----------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Change the state as an event says."""
+        if self._undo is not None:
+            self._undo.append(self._snapshot(event))
+        match event:
+            case RoundOpened():
+                self._apply_opened(event)
+            case ResponsesReported():
+                self._apply_responses(event)
+            case RoundClosed():
+                self._apply_closed(event)
+            case Join():
+                self._apply_joined(event)
+            case Describe():
+                self._apply_described(event)
+            case Leave():
+                self._apply_left(event)
+            case SetAvailability():
+                self.pool.online[event.online] = True
+                self.pool.online[event.offline] = False
+            case Abandon():
+                self._apply_abandoned(event)
+            case Forget():
+                self._apply_forgotten(event)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Restore the state if anything within raises, an interrupt included."""
+        self.check_idle()
+        self._undo = []
+        try:
+            yield
+        except BaseException:
+            for restore in reversed(self._undo):
+                restore()
+            self._views = None
+            raise
+        finally:
+            self._undo = None
+
+    def check_idle(self) -> None:
+        """Check that no call is being carried out: its policy or a signal handler made another."""
+        if self._undo is not None:
+            raise InvalidInput(
+                "a policy, or a signal handler, called the scheduler in the middle of another of "
+                "its calls; nothing was changed"
+            )
+
+    def _snapshot(self, event: Event) -> Callable[[], None]:
+        """Snapshot all that an event changes; calling the result restores it. O(cohort)."""
+        pool, task, state, rounds = self.pool, self.task, self.policy_state, self.rounds
+        others = self.n_rows, self.selection
+        rows, restores = NO_CLIENTS, []
+        match event:
+            case RoundOpened():
+                rows = event.cohort
+                numbers, clients = set[int](), rows.tolist()
+                if rounds.n_pending + len(rows) > rounds.MAX_PENDING:  # the oldest are abandoned
+                    numbers = {one.number for one in rounds}
+                    clients += rounds.in_flight
+                restores = [rounds.snapshot(numbers, clients)]
+                restores += [snapshot(task, rows, "invitations", "last_selected", *SCALARS)]
+                if self.tracks_last_seen:
+                    restores.append(snapshot(pool, None, "last_seen"))
+            case ResponsesReported():
+                one = self._round(event.round)
+                rows = event.report.clients
+                restores = [rounds.snapshot((event.round,), rows.tolist()), snapshot(pool, rows)]
+                restores += [snapshot(task, rows, *RESPONSE_COUNTS)]
+                restores += [snapshot(state, rows if one.is_reported else one.cohort)]
+            case RoundClosed():
+                one = self._round(event.round)
+                restores = [rounds.snapshot((event.round,), ())]
+                restores += [snapshot(task, one.cohort, "participations")]
+                if not one.is_reported or self._learns_at_close:
+                    restores.append(snapshot(state, one.cohort))
+            case Join() | Leave() | Describe():
+                restores = [snapshot(part, event.clients) for part in (pool, task)]
+            case SetAvailability():
+                rows = np.concatenate([event.online, event.offline])
+                was = pool.online[rows]
+                restores = [lambda: pool.online.__setitem__(rows, was)]
+            case Abandon():
+                numbers = {n for k in event.clients.tolist() for n in rounds.pending_rounds(k)}
+                restores = [rounds.snapshot(tuple(numbers), event.clients.tolist())]
+
+        def restore() -> None:
+            self.pool, self.task, self.policy_state, self.rounds = pool, task, state, rounds
+            self.n_rows, self.selection = others
+            for one in restores:
+                one()
+
+        return restore
+
+    def _apply_opened(self, event: RoundOpened) -> None:
+        task, pool, cohort, m = self.task, self.pool, event.cohort, event.target_responses
+        is_available = pool.online[: pool.n]
+        if len(event.busy):
+            is_available = is_available.copy()
+            is_available[event.busy] = False
+        n_available = int(np.count_nonzero(is_available))
+        self._add_rows()
+        task.round = event.round
+        task.invitations[cohort] += 1
+        task.last_selected[cohort] = event.round
+        task.cohort_response_rate = event.response_rate
+        share = min(1.0, m / max(n_available, 1))
+        fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
+        fair_count[: pool.n] += share if n_available == pool.n else share * is_available
+        task.fair_count = fair_count
+        if self.tracks_last_seen:
+            pool.last_seen[: pool.n][is_available] = event.round
+        self.rounds.add(
+            Round.open(
+                cohort,
+                number=event.round,
+                n_invited=event.n_invited,
+                target_responses=m,
+                n_available=n_available,
+                deadline_s=np.nan if event.deadline_s is None else float(event.deadline_s),
+                opened_s=event.now_s,
+                is_timed=event.is_timed,
+            ),
+            keep=self.max_open_rounds,
+        )
+        self.selection = None
+        if event.selection is not None and event.context is not None:
+            self.selection = event.selection, event.context.available
+
+    def _apply_responses(self, event: ResponsesReported) -> None:
+        one, report, task = self._round(event.round), event.report, self.task
+        if not one.is_reported and not len(report.invited):  # a journal does not repeat it
+            report = replace(report, invited=one.cohort)
+        at = one.positions(report.clients)
+        one.outcome[at] = report.outcome
+        one.latency_s[at] = report.latency_s
+        one.loss[at] = report.loss
+        one.late[at] = event.is_late
+        self.rounds.settle(one, report.clients.tolist())
+        self.pool.record(report, is_late=event.is_late)
+        known = ~np.isnan(report.loss)
+        task.last_loss[report.clients[known]] = report.loss[known]
+        if event.is_late:
+            responders = report.clients[report.outcome == OK]
+            if report.dropped:
+                task.dropped[responders] += 1
+            else:
+                task.participations[responders] += 1
+                one.aggregated[at[report.outcome == OK]] = True
+        one.is_reported = True
+        self.policy.observe(self.policy_state, self.context(one), report)
+        self.rounds.release(one, keep=self.max_open_rounds)
+
+    def _apply_closed(self, event: RoundClosed) -> None:
+        one, task = self._round(event.round), self.task
+        was_open, fresh = one.is_open, one.fresh
+        self.last_closed = one if was_open else None
+        if not was_open:  # the credit is replaced
+            task.participations[one.cohort[fresh & one.aggregated]] -= 1
+        credited = np.zeros(len(one.cohort), dtype=bool)
+        credited[one.positions(event.aggregated)] = True
+        one.aggregated = np.where(fresh, credited, one.aggregated)
+        task.participations[event.aggregated] += 1
+        one.is_discarded = event.is_discarded
+        one.status = CLOSED if event.is_automatic else CONFIRMED
+        if was_open:
+            if event.duration_s is not None:
+                one.measured_s = event.duration_s
+            self._close_policy(one, event)
+        self.rounds.release(one, keep=self.max_open_rounds)
+
+    def _close_policy(self, one: Round, event: RoundClosed) -> None:
+        """Report a round that no client responded to, and tell the policy that it has closed."""
+        context = self.context(one)
+        if not one.is_reported:
+            empty = RoundReport.of({}, invited=one.cohort, round=one.number)
+            empty = replace(empty, staleness=self.task.round - one.number)
+            self.policy.observe(self.policy_state, context, empty)
+            one.is_reported = True
+        if self._learns_at_close:
+            closed = ClosedRound(
+                round=one.number,
+                aggregated=event.aggregated,
+                late=one.pending,
+                discarded=event.is_discarded,
+                duration_s=one.duration_s,
+                closed_s=event.now_s,
+            )
+            self.policy.close(self.policy_state, context, closed)
+
+    @property
+    def _learns_at_close(self) -> bool:
+        return type(self.policy).close is not Policy.close
+
+    def _apply_joined(self, event: Join) -> None:
+        start, stop = self.pool.n, self.pool.n + event.n_new
+        first = self.task.round + 1
+        self._views = None
+        if event.n_new:
+            make_room(self.pool, stop)
+            make_room(self.task, stop)
+            self.pool.n = stop
+            self.pool.last_seen[start:stop] = first
+            self.task.joined[start:stop] = self.task.left[start:stop] = first
+        back = event.clients[~self.pool.member[event.clients]]
+        self.task.joined[back] += first - self.task.left[back]
+        self.task.joined_late |= first > 1 and bool(event.n_new or len(back))
+        for joined in (slice(start, stop), event.clients):
+            self.pool.member[joined] = self.pool.online[joined] = True
+            self.pool.last_seen[joined] = first
+        self.pool.n_members += event.n_new + len(back)
+
+    def _apply_described(self, event: Describe) -> None:
+        self._views = None
+        for name, values in event.attributes.items():
+            if name == "features" and not self.pool.features.shape[1]:
+                shape = len(self.pool.member), values.shape[1]
+                self.pool.features = np.full(shape, np.nan)
+            getattr(self.pool, name)[event.clients] = values
+
+    def _apply_left(self, event: Leave) -> None:
+        self._views = None
+        gone = event.clients[self.pool.member[event.clients]]
+        self.pool.member[gone] = self.pool.online[gone] = False
+        self.task.left[gone] = self.task.round + 1
+        self.pool.n_members -= len(gone)
+
+    def _apply_abandoned(self, event: Abandon) -> None:
+        for client in event.clients.tolist():
+            for number in self.rounds.pending_rounds(client):
+                self.abandon(self._round(number), np.array([client]))
+
+    def abandon(self, round: Round, clients: IntArray) -> None:  # noqa: A002
+        """Stop waiting for clients in a round."""
+        round.outcome[round.positions(clients)] = ABANDONED
+        self.rounds.settle(round, clients.tolist())
+        self.rounds.release(round, keep=self.max_open_rounds)
+
+    def _apply_forgotten(self, event: Forget) -> None:
+        kept = event.kept
+        place = np.where(kept, np.cumsum(kept) - 1, -1)
+        self._views = None
+        self.policy_state = drop_rows(self.policy_state, kept[: self.n_rows], self.policy.init)
+        self.n_rows = int(np.count_nonzero(kept[: self.n_rows]))
+        self.pool, self.task = kept_rows(self.pool, kept), kept_rows(self.task, kept)
+        self.pool.n = int(np.count_nonzero(kept))
+        self.pool.n_members = int(np.count_nonzero(self.pool.member))
+        self.rounds = self.rounds.reindexed(place)
+        self.selection = reindexed_selection(self.selection, place)
+
+    # --- another policy --------------------------------------------------------------------------
+
+    def replace_policy(self, policy: Policy) -> None:
+        """Go on with another policy, which starts from what is known of the clients.
+
+        Its state is a fresh one that has observed one response of each client: its median latency
+        and its last loss.
+        """
+        check_policy(policy)
+        check_storable(policy.init)
+        state, pool, task = policy.init(self.n_rows), self.pool, self.task
+        known = pool.n_timed[: self.n_rows] > 0
+        if policy.needs >= LOSS:
+            known &= ~np.isnan(task.last_loss[: self.n_rows])
+        if policy.needs >= SAMPLES:
+            known &= ~np.isnan(pool.samples[: self.n_rows])
+        clients = np.flatnonzero(known)
+        if len(clients):
+            report = RoundReport(
+                round=task.round,
+                clients=clients,
+                outcome=np.full(len(clients), OK, dtype=np.int8),
+                latency_s=np.clip(
+                    np.exp(pool.log_latency[clients].astype(np.float64)), *LATENCY_RANGE
+                ),
+                loss=task.last_loss[clients],
+                samples=pool.samples[clients],
+                invited=NO_CLIENTS,
+            )
+            policy.observe(state, self.context(), report)
+        self.policy, self.policy_state, self.selection = policy, state, None
+
+
+def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
+    """Return what a policy selected, sorted, after checking that it is a cohort."""
+    selection = made if isinstance(made, Selection) else None
+    cohort = made.clients if isinstance(made, Selection) else made
+    chosen = np.sort(np.asarray(cohort, dtype=np.int64), axis=None)
+    most = min(context.n_invited, len(context.available))
+    least = min(1, most) if policy.may_select_fewer else most
+    first, after = (context.available.searchsorted(chosen, side) for side in ("left", "right"))
+    is_away, is_twice = first == after, chosen[1:] == chosen[:-1]
+    if is_twice.any() or not least <= len(chosen) <= most or is_away.any():
+        n_wanted = most if least == most else f"{least} to {most}"
+        away = np.unique(chosen[is_away]).tolist()
+        raise InvalidInput(
+            f"the policy must select {n_wanted} distinct available clients, got {cohort!r}"
+            + (f", of which {validation.short(away)} are not available" if away else "")
+        )
+    return replace(selection, clients=chosen) if selection else Selection(clients=chosen)

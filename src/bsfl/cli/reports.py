@@ -1,0 +1,57 @@
+"""Reports on the terminal: progress while a study runs, then its tables and headline."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich import box
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as Drawn
+from rich.text import Text
+
+from bsfl.analysis.tables import Table
+from bsfl.cli.terminal import console, errors, say
+from bsfl.errors import InvalidInput
+from bsfl.report import Report
+
+
+@contextmanager
+def steps(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show the progress of simulations; yield the function to call after each."""
+    if not errors.is_terminal:
+        say(f"{title}: {total} simulations", errors)
+    columns = (TextColumn(title), BarColumn(), TextColumn("{task.completed} of {task.total}"))
+    with Progress(*columns, TimeRemainingColumn(), console=errors, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda: progress.advance(task)
+
+
+def check_folder(folder: Path, *, has_runs: bool) -> None:
+    """Check that a folder holds no results of another command, which would be overwritten."""
+    is_of_runs, is_written = (
+        (folder / name).exists() for name in ("manifest.json", "summary.json")
+    )
+    if (is_of_runs or is_written) and is_of_runs != has_runs:
+        raise InvalidInput(f"{folder} holds what another command wrote; choose another --out")
+
+
+def write_and_show(report: Report, folder: Path) -> None:
+    """Write a report, and print its tables, its headline and the folder with the rest."""
+    report.write(folder)
+    for table in report.tables if report.terminal_tables is None else report.terminal_tables:
+        console.print(drawn(table))
+    code = [f"\n{report.code}\n"] if report.code else []
+    last = f"report.html, figures and summary.json are in {folder}"
+    for line in (*report.verdict, *code, last):
+        say(line)
+
+
+def drawn(table: Table) -> Drawn:
+    """Return a table with its title above and its note below; markup in its texts is escaped."""
+    shown = Drawn(title=Text(table.title), caption=Text(table.note), box=box.SIMPLE_HEAD)
+    shown.title_justify = shown.caption_justify = "left"
+    for i, column in enumerate(table.columns):
+        shown.add_column(Text(column), justify="right" if i else "left")
+    for row in table.rows:
+        shown.add_row(*(Text(cell.replace(" ", "\N{NO-BREAK SPACE}")) for cell in row))
+    return shown

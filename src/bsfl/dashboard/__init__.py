@@ -1,0 +1,1 @@
+"""Pages for operators: the live page of a journal, and what a saved scheduler knows."""

@@ -1,0 +1,42 @@
+"""Numbers and ids as a reader wants them."""
+
+import math
+
+from bsfl import validation
+
+GINI = "0: all equal, near 1: a few clients have all"
+"""What a Gini coefficient says."""
+
+
+def named(client: object) -> str:
+    r"""Return an id as it is, or quoted and shortened where it would disturb a terminal.
+
+    >>> named("phone-7"), named(12), named("a\nb")
+    ('phone-7', '12', "'a\\nb'")
+    """
+    text = str(client) if not isinstance(client, int) else validation.short(client)
+    plain = text.isprintable() and text == text.strip() and 0 < len(text) <= validation.WIDEST
+    return text if plain else validation.short(client)
+
+
+def figure(value: float) -> str:
+    """Return a number with three significant digits.
+
+    >>> [figure(x) for x in (41.26, 0.01234, 1234.5, 0.0)]
+    ['41.3', '0.0123', '1,234', '0']
+    """
+    if not math.isfinite(value) or abs(value) >= 1e6 or 0 < abs(value) < 1e-4:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def seconds(middle: float | None, low: float | None = None, high: float | None = None) -> str:
+    """Return a time, with its 80 % interval if given.
+
+    >>> seconds(41.0, 30.2, 55.0), seconds(3.0), seconds(None)
+    ('41 s (30.2 - 55)', '3 s', 'unknown')
+    """
+    if middle is None:
+        return "unknown"
+    wide = "" if low is None or high is None else f" ({figure(low)} - {figure(high)})"
+    return f"{figure(middle)} s{wide}"

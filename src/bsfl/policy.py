@@ -1,0 +1,207 @@
+"""The contract of a selection policy, and the small tools that most policies share.
+
+A policy is a frozen record of its settings; what it learns is a separate state. In every round the
+engine calls
+
+    selection = policy.select(state, context, rng)      pure: the state does not change
+    policy.observe(state, context, report)              once or several times, O(cohort)
+    policy.close(state, context, closed)                when the round has closed
+
+The first report of a round names the whole cohort in `report.invited`. Counts that belong to every
+policy (invitations, participations, fair counts, response counts, latency moments) are not counted
+again: they are read from `context.task` and `context.pool`. They include the report that is being
+observed.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from bsfl.types import (
+    NO_CLIENTS,
+    NO_NUMBERS,
+    ClosedRound,
+    FloatArray,
+    IntArray,
+    Rng,
+    RoundContext,
+    RoundReport,
+    State,
+)
+
+Needs = frozenset[str]
+"""What clients must report, a set of the words below."""
+NOTHING: Needs = frozenset()
+LOSS: Needs = frozenset({"loss"})
+"""Every response carries a loss."""
+LOSSES_FROM_0: Needs = LOSS | {"losses from 0"}
+"""Every response carries a loss that is not below 0."""
+SAMPLES: Needs = frozenset({"samples"})
+"""The size of every client's data is registered, or comes with its responses."""
+
+Unit = Literal["s", "index", "value"]
+"""What an objective counts: seconds (u = -seconds), points of a speed index, or value alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A cohort S and the objective that it maximises, E(S) = min_S u + (alpha / m) sum_S g.
+
+    Only `clients` is required; the rest lets `Scheduler.explain` say why.
+
+    Attributes:
+        clients: Dense indices of the cohort.
+        reserved: Those that had a place before anything was weighed.
+        candidates: Those that were weighed against each other for the m other places; none where
+            there was no choice, or where the policy does not tell what it weighs.
+        u, g, alpha: The problem that was solved for the candidates.
+        unit: What E counts.
+        is_exact: Whether the solver always finds the largest E.
+    """
+
+    clients: IntArray
+    reserved: IntArray = field(default_factory=lambda: NO_CLIENTS)
+    candidates: IntArray = field(default_factory=lambda: NO_CLIENTS)
+    u: FloatArray = field(default_factory=lambda: NO_NUMBERS)
+    g: FloatArray = field(default_factory=lambda: NO_NUMBERS)
+    alpha: float = 0.0
+    unit: Unit = "value"
+    is_exact: bool = True
+
+
+class Policy(ABC):
+    """A selection rule. Subclasses are frozen dataclasses whose fields are the settings.
+
+    >>> @dataclass(frozen=True)
+    ... class FirstComers(Policy):
+    ...     def init(self, n_clients):
+    ...         return None
+    ...     def select(self, state, context, rng):
+    ...         return context.available[: context.n_invited]
+    ...     def observe(self, state, context, report):
+    ...         pass
+    >>> from bsfl import Scheduler
+    >>> list(Scheduler(FirstComers(), cohort_size=2).select(["ann", "bob", "cem"]))
+    ['ann', 'bob']
+
+    Attributes:
+        needs: What clients must report: LOSS, SAMPLES or both; NOTHING.
+        may_select_fewer: Whether a cohort may be smaller than n_invited though more are available.
+        is_oracle: Whether the policy is given what only a simulator can know.
+        supports_groups: Whether `select` respects bounds on groups of clients.
+        state_keys: Names of the settings that give the numbers in a state their meaning; a saved
+            state is only loaded with equal ones.
+        search_space: Settings to try beside the defaults when policies are tuned.
+        example: Settings for a small population, for the contract suite and the documentation.
+    """
+
+    __slots__ = ()
+
+    needs: ClassVar[Needs] = NOTHING
+    may_select_fewer: ClassVar[bool] = False
+    is_oracle: ClassVar[bool] = False
+    supports_groups: ClassVar[bool] = False
+    state_keys: ClassVar[tuple[str, ...]] = ()
+    search_space: ClassVar[tuple[dict[str, Any], ...]] = ()
+    example: ClassVar[dict[str, Any]] = {}
+
+    @abstractmethod
+    def init(self, n_clients: int) -> State:
+        """Return the state before the first round; None if the policy learns nothing."""
+
+    @abstractmethod
+    def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
+        """Return the cohort: min(n_invited, available) distinct available clients.
+
+        It must not change the state, and draw random numbers from `rng` alone.
+        """
+
+    @abstractmethod
+    def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
+        """Learn from a report; costs O(cohort)."""
+
+    def close(self, state: State, context: RoundContext, closed: ClosedRound) -> None:
+        """Learn from the end of a round, for policies that learn per round."""
+        return
+
+    def weights(self, state: State, context: RoundContext, clients: IntArray) -> FloatArray | None:
+        """Return the weights of the clients' updates in the model; None: the trainer decides."""
+        return None
+
+    def diagnostics(self, state: State, context: RoundContext) -> dict[str, float]:
+        """Return learned quantities by name, for summaries, journals and metrics."""
+        return {}
+
+
+class PolicyWrapper(Policy):
+    """A policy that forwards everything to another one; subclasses override what they change."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    needs = property(lambda self: self.policy.needs)
+    may_select_fewer = property(lambda self: self.policy.may_select_fewer)
+    is_oracle = property(lambda self: self.policy.is_oracle)
+    supports_groups = property(lambda self: self.policy.supports_groups)
+    state_keys = property(lambda self: self.policy.state_keys)
+    search_space = property(lambda self: self.policy.search_space)
+    example = property(lambda self: self.policy.example)
+
+    def init(self, n_clients: int) -> State:
+        return self.policy.init(n_clients)
+
+    def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
+        return self.policy.select(state, context, rng)
+
+    def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
+        self.policy.observe(state, context, report)
+
+    def close(self, state: State, context: RoundContext, closed: ClosedRound) -> None:
+        self.policy.close(state, context, closed)
+
+    def weights(self, state: State, context: RoundContext, clients: IntArray) -> FloatArray | None:
+        return self.policy.weights(state, context, clients)
+
+    def diagnostics(self, state: State, context: RoundContext) -> dict[str, float]:
+        return self.policy.diagnostics(state, context)
+
+
+def share_of(n: int, share: float) -> int:
+    """Return floor(n share), robust to rounding errors just below a whole number.
+
+    >>> share_of(10, 1.0 - 0.9), share_of(25, 0.9)
+    (1, 22)
+    """
+    return math.floor(n * share + 1e-9)
+
+
+def top_m(score: FloatArray, m: int, rng: Rng) -> IntArray:
+    """Return the positions of the m largest scores, ties broken at random, sorted.
+
+    >>> top_m(np.array([0.3, np.inf, 0.1, 0.9]), 2, np.random.default_rng(0))
+    array([1, 3])
+    """
+    if m >= len(score):
+        return np.arange(len(score))
+    if m == 0:
+        return np.arange(0)
+    cut = np.partition(score, -m)[-m]
+    above = np.flatnonzero(score > cut)
+    tied = np.flatnonzero(score == cut)
+    drawn = rng.choice(tied, m - len(above), replace=False, shuffle=False)
+    return np.sort(np.concatenate([above, drawn]))
+
+
+def weighted_draw(log_weight: FloatArray, m: int, rng: Rng) -> IntArray:
+    r"""Return m distinct positions drawn one after another with weights exp(log_weight), sorted.
+
+    The m largest of log w_k + G_k with independent standard Gumbel G_k are such a draw (Yellott
+    1977), whatever the scale of the weights. A weight of 0 (log -inf) is drawn last.
+
+    >>> weighted_draw(np.array([-np.inf, 0.0, 5000.0]), 2, np.random.default_rng(0))
+    array([1, 2])
+    """
+    return top_m(log_weight + rng.gumbel(size=len(log_weight)), m, rng)

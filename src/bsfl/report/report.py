@@ -1,0 +1,125 @@
+"""A report: verdict, tables, figures and numbers, written the same way for every study.
+
+DIR/report.html    everything on one page that opens offline
+DIR/report.md      verdict and tables
+DIR/summary.json   the numbers
+DIR/<figure>.png   and .pdf
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bsfl import frame
+from bsfl.analysis.tables import Table, explained
+from bsfl.extras import optional_imports
+from bsfl.frame import Cell, Column, Markup, asset, number, page, text
+from bsfl.persistence import alone_in, replace_file, write_json
+from bsfl.report.plots import Plot
+
+with optional_imports():
+    from bsfl.report import figures_matplotlib, figures_plotly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the page alone, such as one with its own controls.
+
+    Attributes:
+        question: The question that it answers; its heading.
+        html: Its content; text from outside must have been through bsfl.frame.text.
+        plots: Drawn below that.
+        script: JavaScript that runs when the whole page is loaded.
+    """
+
+    question: str
+    html: str
+    plots: Sequence[Plot] = ()
+    script: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The results of a study.
+
+    Attributes:
+        title: The question.
+        numbers: All numbers as plain data.
+        verdict: The answer, one sentence each; the first is the headline.
+        code: Lines to paste, for Markdown and terminal; a page has them in a section.
+        tables: For page, Markdown and terminal.
+        terminal_tables: Tables for the terminal instead, where `tables` are too wide for it.
+        plots: For the page and as files.
+        sections: Parts of the page alone, between verdict and tables.
+        details: Plain data that the page shows at its end, by title.
+    """
+
+    title: str
+    numbers: Mapping[str, Any]
+    verdict: Sequence[str] = ()
+    code: str = ""
+    tables: Sequence[Table] = ()
+    terminal_tables: Sequence[Table] | None = None
+    plots: Sequence[Plot] = ()
+    sections: Sequence[Section] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def markdown(self) -> str:
+        """Return verdict and tables as Markdown."""
+        code = [f"```python\n{self.code}\n```"] if self.code else []
+        parts = [*self.verdict, *code, *(table.markdown() for table in self.tables)]
+        return "\n\n".join(filter(None, [*parts, explained(self.tables)])) + "\n"
+
+    def page(self) -> str:
+        """Return everything as one page, with the scripts that draw its plots."""
+        parts = [
+            f"<h2>{text(section.question)}</h2>{section.html}"
+            + "".join(map(figures_plotly.figure, section.plots))
+            for section in self.sections
+        ]
+        note = explained(self.tables)
+        for i, table in enumerate(self.tables):
+            is_titled = table.title == self.title  # the page says it already
+            parts.append(html_table(replace(table, title="") if is_titled else table, f"table-{i}"))
+            if note and explained([table]):
+                parts += [f'<p class="note">{text(line)}</p>' for line in note.splitlines()]
+                note = ""
+        for plot in self.plots:
+            heading = f"<h2>{text(plot.question)}</h2>" if plot.question else ""
+            parts.append(heading + figures_plotly.figure(plot))
+        for name, content in self.details.items():
+            plain = f"<pre>{text(json.dumps(content, indent=2))}</pre>"
+            parts.append(f"<details><summary>{text(name)}</summary>{plain}</details>")
+        scripts = [figures_plotly.library(), asset("figures.js")] if self.all_plots() else []
+        scripts += [section.script for section in self.sections if section.script]
+        return page(self.title, "".join(parts), verdict=self.verdict, scripts=scripts)
+
+    def all_plots(self) -> list[Plot]:
+        """Return the plots of the page, in its order."""
+        return [*(plot for section in self.sections for plot in section.plots), *self.plots]
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a folder, each in one step."""
+        with alone_in(folder):
+            write_json(folder / "summary.json", self.numbers)
+            replace_file(folder / "report.md", self.markdown().encode())
+            for plot in self.all_plots():
+                if plot.has_file:
+                    figures_matplotlib.save(plot, folder)
+            replace_file(folder / "report.html", self.page().encode())
+
+
+def html_table(table: Table, name: str = "") -> Markup:
+    """Return a table as HTML that sorts, with the best of each column marked."""
+    best = table.best()
+    rows = [
+        [
+            Cell(cell, number(cell), is_best=i in best[j]) if j else Cell(cell, cell)
+            for j, cell in enumerate(row)
+        ]
+        for i, row in enumerate(table.rows)
+    ]
+    columns = [Column(c, table.better.get(c), table.about.get(c, "")) for c in table.columns]
+    return frame.table(columns, rows, caption=table.title, note=table.note, name=name)

@@ -1,0 +1,72 @@
+"""The cost of malicious clients, by the kind of false report and by policy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bsfl.analysis.summary import summarise
+from bsfl.analysis.tables import table_of
+from bsfl.report import Report
+from bsfl.scenario import Scenario, find_scenario
+from bsfl.studies.study import ROUNDS, Effort, changed, with_policies
+
+SCENARIO = "phones-iid"
+POLICIES: dict[str, dict[str, Any]] = {
+    "pace": {},
+    "bsfl": {"alpha": 1.0, "index": {"kind": "lognormal"}},
+    "oort": {},
+    "random": {},
+}
+FALSE_REPORTS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "1 %, time and loss": {"share": 0.01, "time": True, "loss": 1000.0},
+    "10 %, time": {"share": 0.1, "time": True},
+    "10 %, loss": {"share": 0.1, "loss": 1000.0},
+    "10 %, time and loss": {"share": 0.1, "time": True, "loss": 1000.0},
+    "10 %, loss at its bound": {"share": 0.1, "loss": 1e12},
+}
+"""Share of malicious clients and what they falsify: the fastest time, a loss 1,000 times larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaliciousReports:
+    """How much time do malicious clients cost a server that trusts all reports?
+
+    Attributes:
+        scenario: A scenario that trains.
+    """
+
+    scenario: str = SCENARIO
+
+    def play(self, folder: Path, effort: Effort) -> Report:
+        scenarios = {
+            folder / f"false-reports-{i}": with_false_reports(self.scenario, settings)
+            for i, settings in enumerate(FALSE_REPORTS.values())
+        }
+        summaries = map(summarise, effort.run_all(scenarios))
+        found = dict(zip(FALSE_REPORTS, summaries, strict=True))
+        rows = [
+            {
+                "false reports": name,
+                **{
+                    label: summary.text(label, "time_to_target_s", wide=True)
+                    for label in summary.policies
+                },
+                **{
+                    f"{label}, at the end": summary.text(label, "test_accuracy", wide=True)
+                    for label in summary.policies
+                },
+            }
+            for name, summary in found.items()
+        ]
+        title = "Seconds to the target, and accuracy at the end, by kind of false report"
+        numbers = {name: summary.as_json() for name, summary in found.items()}
+        return Report(title=title, numbers=numbers, tables=[table_of(title, rows)])
+
+
+def with_false_reports(name: str, settings: dict[str, Any] | None) -> Scenario:
+    """Return a scenario with over-selection in which some clients send false reports."""
+    honest = find_scenario(name)
+    fleet = honest.source["fleet"] | ({"false_reports": settings} if settings else {})
+    policies = {policy: (policy, options) for policy, options in POLICIES.items()}
+    return with_policies(changed(honest, fleet=fleet), policies, round=ROUNDS["over-selection"])

@@ -1,0 +1,482 @@
+"""Saved schedulers that were changed at random, each with a valid checksum."""
+
+import copy
+import hashlib
+import json
+import math
+import struct
+from dataclasses import dataclass, field, fields, is_dataclass
+
+import numpy as np
+from every_policy import bsfl_variants, is_forgettable, pace_variants, registered
+
+from bsfl import Observation, Scheduler
+from bsfl._core.state import ROUNDS
+from bsfl.persistence.statefile import DTYPES, MAGIC
+from bsfl.policies import POLICIES
+
+PRELUDE = struct.Struct("<12sIQ32s")
+DEEP = "a value that is nested ten thousand deep"
+N_DEEP = 10_000
+ODD = [None, True, False, -1, 0, 1, 2, 3, 0.5, -0.5, 10**9, 10**15, 10**18, 2**63, 10**30, 10**400]
+ODD += [1e308, -1e308, 5e-324, math.nan, math.inf, "", "x", "x" * 10_000, "a\nb", [], [1], {}, DEEP]
+ODD += [{"kind": "min-participation"}, {"kind": "ucb"}, {"kind": []}, [[1, 2]], ["a"] * 100]
+ODD += ["auto", "\ud800"]
+FLOATS = [math.nan, math.inf, -math.inf, -1.0, 0.0, 1.0, 1e308, -1e308, 1e100, -1e100]
+FLOATS += [5e-324, 1e-9, 1e15, 1e30, -0.0]
+WHOLES = [-1, 0, 1, 2, 2**31 - 1, 2**31, 10**9, 10**15, 10**18, 2**63 - 1, -(2**63)]
+SIZES = [0, 1, 2, 3, 7, 100, -1, 10**6, 10**9, 10**18, 10**30, 2**62, 1.5, True, "3", None]
+COUNTS = (
+    *("n_clients", "n_rows", "cohort_size", "seed", "forget_after", "over_selection", "seq"),
+    *("deadline_s", "min_responses", "max_staleness", "lifetime_s", "max_open_rounds"),
+)
+
+
+@dataclass
+class Content:
+    """The content of a file: header, and arrays as [name, dtype, shape, bytes].
+
+    Attributes:
+        limits: Declared limits of the numbers in arrays of states.
+    """
+
+    header: dict
+    arrays: list
+    limits: dict = field(default_factory=dict)
+
+    def numbers(self, i):
+        """Return a copy of an array that can be changed; i is its position or its name."""
+        _, dtype, shape, raw = self.arrays[self.position(i)]
+        return np.frombuffer(raw, np.dtype(dtype)).reshape(shape).copy()
+
+    def put(self, i, array, shape=None):
+        """Store an array, which may claim another shape."""
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        i = self.position(i)
+        claimed = list(array.shape) if shape is None else shape
+        self.arrays[i] = [self.arrays[i][0], array.dtype.str, claimed, array.tobytes()]
+
+    def position(self, i):
+        """Return the position of an array that is given by position or name."""
+        return [array[0] for array in self.arrays].index(i) if isinstance(i, str) else i
+
+    def to_bytes(self):
+        listing = [{"name": n, "dtype": d, "shape": s} for n, d, s, _ in self.arrays]
+        head = json.dumps({**self.header, "arrays": listing})
+        head = head.replace(json.dumps(DEEP), "[" * N_DEEP + "]" * N_DEEP).encode()
+        return finalised(struct.pack("<Q", len(head)) + head + b"".join(a[3] for a in self.arrays))
+
+
+def finalised(body, version=1):
+    """Return a file with a valid checksum."""
+    digest = hashlib.sha256(struct.pack("<I", version) + body).digest()
+    return PRELUDE.pack(MAGIC, version, len(body), digest) + body
+
+
+def content_of(path):
+    """Return the content of a file that was saved."""
+    body = path.read_bytes()[PRELUDE.size :]
+    (n_head,) = struct.unpack_from("<Q", body)
+    header, position, arrays = json.loads(body[8 : 8 + n_head]), 8 + n_head, []
+    for entry in header.pop("arrays"):
+        n_bytes = math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize
+        raw = body[position : position + n_bytes]
+        arrays.append([entry["name"], entry["dtype"], entry["shape"], raw])
+        position += n_bytes
+    return Content(header, arrays)
+
+
+def originals(folder, seed=0):
+    """Return contents of files of every policy, saved while rounds are open."""
+    found = []
+    policies = registered() | dict(list(bsfl_variants().items())[seed % 7 :: 7])
+    policies |= dict(list(pace_variants().items())[seed % 5 :: 5])
+    for number, policy in enumerate(policies.values()):
+        scheduler = Scheduler(
+            policy,
+            cohort_size=1 + number % 3,
+            over_selection=[1.0, 1.3, "auto"][number % 3],
+            late=["apply", "drop"][number % 2],
+            max_staleness=[None, 2][number // 2 % 2],
+            deadline_s=[None, 30.0][number // 3 % 2],
+            lifetime_s=[None, 60.0, 1e6][number // 2 % 3],
+            max_open_rounds=1 + 3 * (number % 2),
+            forget_after=10 if is_forgettable(policy) and number % 5 == 0 else None,
+            seed=1,
+        )
+        ids = [list(range(12)), [f"c{k}" for k in range(12)], [2**70 + k for k in range(12)]]
+        rows = {"features": [[k, k % 3] for k in range(12)]} if number % 2 else {}
+        if number % 3 == 1:
+            rows["quality"] = [0.5 + k % 2 / 2 for k in range(12)]
+        scheduler.join(ids[number % 3], samples=[float(k + 1) for k in range(12)], **rows)
+        for t in range(9):
+            cohort = scheduler.select()
+            scheduler.observe(
+                {k: result(len(str(k)) + t + i) for i, k in enumerate(cohort[t % 2 :])}
+            )
+            if t == 5:
+                scheduler.close(discard=True)
+        if number % 4 == 0:
+            scheduler.leave(scheduler.clients[2:4])
+        if number % 4 == 1:
+            scheduler.offline(scheduler.clients[:3])
+        path = folder / f"original-{number}.bsfl"
+        scheduler.save(path)
+        content = content_of(path)
+        engine = scheduler._engine
+        for name in ("pool", "task", "policy_state"):
+            prefix = name.removesuffix("_state")
+            content.limits |= limits_of(getattr(engine, name), f"{prefix}/", scheduler.round)
+        found.append(content)
+    return found
+
+
+def limits_of(state, prefix, last_round):
+    """Return the declared limits of the leaves of a state by the names of their arrays."""
+    limits = {}
+    for one in fields(state):
+        value = getattr(state, one.name)
+        if is_dataclass(value):
+            limits |= limits_of(value, f"{prefix}{one.name}.", last_round)
+        else:
+            known = [one.metadata.get(key) for key in ("low", "high", "start")]
+            known = [last_round + 1 if limit == ROUNDS else limit for limit in known]
+            limits[prefix + one.name] = [x for x in known if x is not None]
+    return limits
+
+
+def response(number):
+    """Return a response that every policy can learn from."""
+    return Observation(latency_s=1.0 + number % 7, loss=1.0 + number % 3, samples=5 + number % 10)
+
+
+def result(number):
+    """Return a response, or a timeout or a failure now and then."""
+    if number % 6 == 4:
+        return Observation(latency_s=20.0, outcome="timeout")
+    return Observation(outcome="failed") if number % 6 == 5 else response(number)
+
+
+# --- changes of the header
+
+
+def header_value(content, dice):
+    content.header[dice.choice(list(content.header))] = dice.choice(ODD)
+
+
+def header_count(content, dice):
+    content.header[dice.choice(COUNTS)] = dice.choice([*WHOLES, *SIZES, 1e-9, 1e12, 0.5])
+
+
+def header_missing(content, dice):
+    del content.header[dice.choice(list(content.header))]
+
+
+def header_extra(content, dice):
+    content.header[dice.choice(["n_members", "self", "kind", "", "x"])] = dice.choice(ODD)
+
+
+def schema(content, dice):
+    content.header["schema"] = dice.choice([1, 2, 3, 0, -1, 10**30, "1", None, 1.0, True])
+
+
+def late(content, dice):
+    content.header["late"] = dice.choice(["apply", "drop", "", None, "Apply", 0])
+
+
+def feature_columns(content, dice):
+    n = dice.choice([0, 1, 2, 3, 50])
+    content.header["feature_columns"] = dice.choice([*ODD, ["a"] * n, [f"x{k}" for k in range(n)]])
+
+
+def setting(content, dice):
+    settings = content.header["settings"]
+    if not settings:
+        content.header["settings"] = {dice.choice(["x", "tau_max", "self"]): dice.choice(ODD)}
+        return
+    key = dice.choice(list(settings))
+    inner = settings[key]
+    if isinstance(inner, dict) and dice.random() < 0.7:
+        inner[dice.choice([*inner, "x"])] = dice.choice(ODD)
+    elif isinstance(inner, list) and inner and dice.random() < 0.7:
+        inner[dice.randrange(len(inner))] = dice.choice(ODD)
+    else:
+        settings[key] = dice.choice(ODD)
+
+
+def setting_by_kind(content, dice):
+    """Change a setting to one that could be meant, and may not fit what was learned."""
+    settings = content.header["settings"]
+    if settings:
+        key = dice.choice(list(settings))
+        limits = [1e-9, 1e12, 1e100, 0.0, 1.0, 10**9, 10**15, 2, 1, 40, "loss", "exhaustive"]
+        kinds = [{"kind": "sliding-window", "window": 10**15}, {"kind": "discounted", "gamma": 0.0}]
+        kinds += [
+            {"kind": "lognormal", "optimism": 1e100},
+            {"kind": "min-participation", "share": 1.0},
+        ]
+        settings[key] = dice.choice(limits + kinds)
+
+
+def policy(content, dice):
+    name = dice.choice([*POLICIES, "x", "os:system", "/tmp/x.py:Rule", "x" * 5000, ""])
+    content.header["policy"] = name
+    if dice.random() < 0.5:
+        example = dict(POLICIES[name].example) if name in list(POLICIES) else {}
+        content.header["settings"] = {k: np.asarray(v).tolist() for k, v in example.items()}
+
+
+def state_keys(content, dice):
+    content.header["state_keys"] = dice.choice([*ODD, {"index": {"kind": "ucb"}}, {"x": "y"}])
+
+
+def owner(content, dice):
+    content.header["owner"] = dice.choice(
+        [*ODD, {"host": "x"}, {"pid": 2**40}, {"host": "", "pid": 1, "start": None}]
+    )
+
+
+# --- changes of arrays
+
+
+def _any(content, dice):
+    return dice.randrange(len(content.arrays))
+
+
+def array_dtype(content, dice):
+    i = _any(content, dice)
+    claimed = dice.choice([*DTYPES, "|O", ">f8", "<f2", "<U4", "V8", "", None, 5, "<M8[s]"])
+    if claimed in DTYPES and dice.random() < 0.7:
+        with np.errstate(invalid="ignore"):
+            content.put(i, content.numbers(i).astype(claimed))
+    else:
+        content.arrays[i][1] = claimed
+
+
+def array_shape(content, dice):
+    i = _any(content, dice)
+    shape = content.arrays[i][2]
+    content.arrays[i][2] = dice.choice(
+        [
+            [*shape, 1],
+            [1, *shape],
+            [*shape, 0],
+            [0, 10**30],
+            [0, 10**9],
+            [0] * 40,
+            [1] * 70,
+            [dice.choice(SIZES) for _ in shape],
+            [math.prod(shape)],
+            [],
+            "12",
+            None,
+        ]
+    )
+
+
+def array_length(content, dice):
+    """Make an array longer or shorter, and claim so."""
+    i = _any(content, dice)
+    array = content.numbers(i)
+    if array.ndim:
+        n = dice.choice([0, 1, max(len(array) - 1, 0), len(array) + 1, 2 * len(array) + 3, 1000])
+        content.put(i, np.resize(array, (n, *array.shape[1:])))
+    else:
+        content.put(i, np.resize(array, 3))
+
+
+def array_wider(content, dice):
+    i = _any(content, dice)
+    array = content.numbers(i)
+    if array.ndim == 2:
+        content.put(i, np.resize(array, (len(array), dice.choice([0, 1, 2, 3, 4, 50]))))
+
+
+def wide_and_empty(content, dice):
+    """Claim that no client has very many features."""
+    shape = [dice.choice([0, content.header.get("n_clients", 0)]), dice.choice(SIZES)]
+    content.put("pool/features", np.zeros(0), shape)
+
+
+def no_clients(content, dice):
+    """Claim that there are no clients, or that nothing is known of them."""
+    content.header["n_rows"] = 0
+    for i, (name, *_) in enumerate(content.arrays):
+        if name.startswith("policy/") and content.numbers(i).ndim:
+            content.put(i, content.numbers(i)[:0])
+        if name.startswith("rounds/") and dice.random() < 0.8:
+            content.put(i, content.numbers(i)[:0])
+
+
+def array_name(content, dice):
+    i = _any(content, dice)
+    names = [a[0] for a in content.arrays]
+    new = [*names, "", "x", None, 5, [], "policy/" + "x" * 9000, "policy/moments", "ids/ids", "\n"]
+    content.arrays[i][0] = dice.choice(new)
+
+
+def array_missing(content, dice):
+    del content.arrays[_any(content, dice)]
+
+
+def array_twice(content, dice):
+    content.arrays.insert(_any(content, dice), list(content.arrays[_any(content, dice)]))
+
+
+def value(content, dice):
+    """Change one number, or all of an array, to one that may break something."""
+    i = _any(content, dice)
+    array = content.numbers(i)
+    if array.size == 0:
+        return
+    where = dice.randrange(array.size) if dice.random() < 0.6 else slice(None)
+    kind = array.dtype.kind
+    if kind == "f":
+        array.reshape(-1)[where] = dice.choice(FLOATS)
+    elif kind == "b":
+        array.reshape(-1)[where] = dice.choice([True, False])
+    elif kind == "u":
+        array.reshape(-1)[where] = dice.choice([0, 10, 45, 48, 0x80, 0xFF, 0xED])
+    else:
+        info = np.iinfo(array.dtype)
+        array.reshape(-1)[where] = min(max(dice.choice(WHOLES), info.min), info.max)
+    content.put(i, array)
+
+
+def possible_values(content, dice):
+    """Change numbers to others of their kind; most of them are within their limits."""
+    states = ("policy/", "pool/", "task/")
+    learned = [i for i, a in enumerate(content.arrays) if a[0].startswith(states)]
+    for _ in range(dice.choice([1, 1, 2, 5])):
+        i = dice.choice(learned or [0])
+        array = content.numbers(i)
+        if array.dtype.kind == "f":
+            top = dice.choice([1e100, 1e50, 1e12, 1e-300, 1.0, 30.0])
+            fresh = [dice.choice([0.0, top, dice.random() * top, -top]) for _ in range(array.size)]
+        elif array.dtype.kind == "i":
+            top = min(dice.choice([1, 9, 10**6, 2**30, 10**15]), np.iinfo(array.dtype).max)
+            fresh = [dice.choice([0, top, dice.randrange(top)]) for _ in range(array.size)]
+        else:
+            fresh = [dice.choice([0, 1]) for _ in range(array.size)]
+        content.put(i, np.array(fresh, array.dtype).reshape(array.shape))
+
+
+def at_limits(content, dice):
+    """Set numbers to their declared limits."""
+    for name in dice.sample(list(content.limits), dice.choice([1, 1, 2, 5])):
+        array, limits = content.numbers(name), content.limits[name]
+        if array.size and limits:
+            where = dice.randrange(array.size) if dice.random() < 0.4 else slice(None)
+            array.reshape(-1)[where] = dice.choice(limits)
+            content.put(name, array)
+
+
+def old_age(content, dice):
+    """Claim that very much was counted, everywhere alike."""
+    n = dice.choice([1, 1000, 2**30, 2**31 - 1, 10**15])
+    for i, (name, *_) in enumerate(content.arrays):
+        array = content.numbers(i)
+        if array.dtype.kind == "i" and name.startswith(("policy/", "pool/", "task/")):
+            grown = np.minimum(array.astype(np.int64) * n, np.iinfo(array.dtype).max)
+            content.put(i, grown.astype(array.dtype))
+
+
+def last_round(content, dice):
+    """Move the number of the last round, and those of the rounds with it."""
+    by = dice.choice([-1, 1, 10**6, 2**30 - 20, 2**31 - 40, 10**12, 10**15])
+    for name in ("task/round", "rounds/number"):
+        content.put(name, content.numbers(name) + by)
+
+
+def ids(content, dice):
+    for i, (name, *_) in enumerate(content.arrays):
+        array = content.numbers(i)
+        if name in ("ids/ids", "ids/ids-length") and len(array):
+            array[dice.randrange(len(array))] = dice.choice([*array.tolist(), *WHOLES, 1001])
+            content.put(i, array)
+        elif name in ("ids/ids-text", "ids/ids-number") and dice.random() < 0.7:
+            longer = dice.choice([b"", b"\xff", b"9" * 5000, b" 5", b"1_0", "é".encode(), b"-"])
+            content.put(i, np.frombuffer(array.tobytes() + longer, np.uint8))
+            lengths = content.numbers("ids/ids-length")
+            if len(lengths):
+                lengths[-1] += len(longer)
+                content.put("ids/ids-length", lengths)
+
+
+def rounds(content, dice):
+    """Change rounds: one number, all of a row, or one more round."""
+    of_rounds = [i for i, (name, *_) in enumerate(content.arrays) if name.startswith("rounds/")]
+    for i in dice.sample(of_rounds, dice.choice([1, 1, 2, 3])):
+        array = content.numbers(i)
+        if array.size and dice.random() < 0.7:
+            fitting = [*WHOLES, *FLOATS] if array.dtype.kind == "f" else [-2, *WHOLES[:4], 5, 8]
+            array.reshape(-1)[dice.randrange(array.size)] = dice.choice(fitting)
+        elif dice.random() < 0.3:
+            array = np.concatenate([array, array])
+        content.put(i, array)
+
+
+def one_more_round(content, dice):
+    """Insert a copy of a round with another number."""
+    n_rounds = len(content.numbers("rounds/size"))
+    if not n_rounds:
+        return
+    k, ends = dice.randrange(n_rounds), np.cumsum(content.numbers("rounds/size"))
+    start, stop = (ends[k] - content.numbers("rounds/size")[k]), ends[k]
+    n_clients = int(ends[-1])
+    for i, (name, *_) in enumerate(content.arrays):
+        array = content.numbers(i)
+        if not name.startswith("rounds/"):
+            continue
+        if len(array) == n_rounds and name not in ("rounds/cohort",):
+            array = np.insert(array, k, array[k])
+            if name == "rounds/number":
+                array[k] -= dice.choice([0, 1, 1, 1])
+        elif len(array) == n_clients:
+            array = np.insert(array, start, array[start:stop])
+        content.put(i, array)
+
+
+def bytes_left(content, dice):
+    content.arrays[-1][3] += b"\0" * dice.choice([1, 8, 1000])
+
+
+def bytes_missing(content, dice):
+    content.arrays[-1][3] = content.arrays[-1][3][: -dice.choice([1, 8])]
+
+
+MUTATIONS = (
+    *(header_value, header_count, header_count, header_missing, header_extra, schema, late),
+    *(feature_columns, setting, setting_by_kind, policy, state_keys, owner),
+    *(array_dtype, array_shape, array_length, array_wider, wide_and_empty, no_clients),
+    *(array_name, array_missing, array_twice, value, value, value, value, possible_values),
+    *(
+        possible_values,
+        possible_values,
+        at_limits,
+        at_limits,
+        at_limits,
+        old_age,
+        last_round,
+        ids,
+        rounds,
+        rounds,
+        rounds,
+    ),
+    *(one_more_round, bytes_left, bytes_missing),
+)
+
+
+def hostile(content, dice):
+    """Return the bytes of a changed file, and what was done to it."""
+    content = copy.deepcopy(content)
+    done = []
+    for _ in range(dice.choice([1, 1, 1, 2, 3])):
+        change = dice.choice(MUTATIONS)
+        try:
+            with np.errstate(over="ignore"):  # what a narrow array cannot hold becomes infinite
+                change(content, dice)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            continue  # an earlier change has left nothing to change here
+        done.append(change.__name__)
+    return content.to_bytes(), "+".join(done)

@@ -1,0 +1,309 @@
+"""Whatever a state file holds: it is rejected in one line, or its scheduler works."""
+
+import faulthandler
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tracemalloc
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from every_policy import check_consistent, is_forgettable, registered
+from hostile_files import content_of, finalised, hostile, originals, response, result
+
+from bsfl import BSFL, Scheduler
+from bsfl.errors import InvalidInput, StateFileError
+
+N_FILES = 8_000
+"""Changed files in the attack."""
+N_FILES_FEW = 150
+BATCHES = 4
+ROUNDS = 12
+EVERY = 11
+"""Bytes from one place to the next where a file is cut, or changed."""
+LONGEST_LINE = 1_000
+"""Characters of a message."""
+TIMES_ITS_SIZE, AT_LEAST = 10, 4 * 2**20
+"""Memory that loading may take."""
+AT_ITS_LIMIT = re.compile(r"\w+ holds -?(\d+|\d\.?\d*e\+\d+), which cannot be")
+"""Message about a number beyond its limit; from LARGEST on it may have been at the limit before."""
+LARGEST = 1e15
+OWN_RULES = re.compile(
+    "samples|candidates must be at least|must cover all|round must be .* at most"
+)
+"""Messages of rules that a scheduler with these settings breaks whether or not it was saved."""
+MAX_MEMORY = 2 * 2**30
+"""Address space that all of it may take beyond what the program starts with."""
+LONGEST_S = 900
+"""Seconds after which one file hangs, far more than any machine needs."""
+
+
+def outcome(path, policy=None, trace=True):
+    """Load a file and use the scheduler. Return what became of it; raise if it is a fault."""
+    size = path.stat().st_size
+    if trace:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+    try:
+        scheduler = Scheduler.load(path, policy=policy)
+    except StateFileError as error:
+        check_message(str(error), path)
+        return type(error).__name__
+    except InvalidInput as error:
+        if policy is None or "none can be forgotten" not in str(error):
+            raise
+        return "needs another policy"
+    finally:
+        if trace:
+            taken = tracemalloc.get_traced_memory()[1] - before
+            assert taken <= TIMES_ITS_SIZE * size + AT_LEAST, f"{taken:,} bytes for {size:,}"
+    return used(scheduler, path, policy)
+
+
+def check_message(line, path):
+    assert "\n" not in line, line
+    assert len(line) <= LONGEST_LINE + len(str(path)), f"{len(line):,} characters: {line}"
+
+
+def used(scheduler, path, policy):
+    """Use a scheduler in every way, save it and load it again."""
+    dice = random.Random(1)
+    check_consistent(scheduler)
+    scheduler.save(path.with_suffix(".first"))
+    Scheduler.load(path.with_suffix(".first"), policy=policy)
+    if not scheduler.clients:
+        scheduler.join([99] if has_int_ids(scheduler) else ["new"])
+    for number in range(ROUNDS):
+        read(scheduler)
+        m = min(scheduler.cohort_size, len(scheduler.clients))
+        everyone = number % 3 == 0 or not len(scheduler._engine.available(0.0)[0])
+        try:
+            cohort = scheduler.select(scheduler.clients if everyone else None, cohort_size=m)
+        except InvalidInput as error:
+            if not OWN_RULES.search(str(error)):
+                raise
+            return "needs other settings"
+        assert set(cohort) <= set(scheduler.clients)
+        assert cohort or not everyone or scheduler.plan.lifetime_s
+        scheduler.observe(
+            {k: result(dice.randrange(99)) for k in cohort[number % 2 :]}, round=cohort
+        )
+        if number % 4 == 1:
+            late = dice.sample(scheduler.in_flight, min(3, len(scheduler.in_flight)))
+            scheduler.observe({k: response(dice.randrange(99)) for k in late}, strict=True)
+        if number % 3 == 1:
+            scheduler.close(cohort, discard=number % 2 == 0)
+        change_clients(scheduler, number)
+    scheduler.abandon()
+    assert not scheduler.in_flight
+    read(scheduler)
+    check_consistent(scheduler)
+    again = path.with_suffix(".again")
+    scheduler.save(again)
+    try:
+        assert Scheduler.load(again, policy=policy).round == scheduler.round
+    except StateFileError as error:
+        number = AT_ITS_LIMIT.search(str(error))
+        if not number or float(number[1]) < LARGEST:
+            raise
+        return "works up to its limits"
+    return "works"
+
+
+def read(scheduler):
+    """Read everything that can be known."""
+    scheduler.table()
+    scheduler.summary()
+    scheduler.diagnostics()
+    scheduler.pending()
+    last = scheduler.last_round
+    if last and last.cohort:
+        scheduler.explain(last.cohort[0])
+        clients = scheduler._ids.indices_of(last.cohort)
+        weights = None
+        try:
+            weights = scheduler._engine.weights(clients)
+        except InvalidInput as error:
+            if not OWN_RULES.search(str(error)):
+                raise
+        assert weights is None or np.isfinite(weights).all()
+
+
+def change_clients(scheduler, number):
+    """Let clients join, leave and be forgotten; some are described."""
+    clients, new = scheduler.clients, 1000 + number
+    new = new if has_int_ids(scheduler) else f"new-{new}"
+    if number == 2:
+        scheduler.join([*clients[:2], new], samples=[3.0] * (len(clients[:2]) + 1))
+    elif number == 4 and len(clients) > 3:
+        scheduler.leave(clients[:1])
+    elif number == 5 and len(clients) > 3 and is_forgettable(scheduler.policy):
+        scheduler.forget(clients[1:2])
+    elif number == 6:
+        scheduler.online(clients[1:3])
+        scheduler.offline(clients[:1])
+
+
+def has_int_ids(scheduler):
+    names = scheduler._ids.names
+    return bool(names) and isinstance(names[0], int)
+
+
+def attack(folder, n_files, seed, trace=True):
+    """Load changed files and print what became of them; collect the faults."""
+    warnings.simplefilter("error")
+    contents = originals(folder, seed)
+    dice, counts, faults = random.Random(seed), Counter(), []
+    others = list(registered().values())
+    path = folder / "hostile.bsfl"
+    if trace:
+        tracemalloc.start()
+    for number in range(n_files):
+        if trace:
+            faulthandler.dump_traceback_later(LONGEST_S, exit=True)
+        data, done = hostile(contents[number % len(contents)], dice)
+        path.write_bytes(data)
+        policy = dice.choice(others) if number % 6 == 5 else None
+        try:
+            counts[outcome(path, policy, trace)] += 1
+        except BaseException as error:
+            keep = folder / f"fault-{seed}-{number}.bsfl"
+            keep.write_bytes(data)
+            faults.append(f"{keep} {done}: {error!r}"[:500])
+    tracemalloc.stop()
+    faulthandler.cancel_dump_traceback_later()
+    print(f"{n_files:,} files:", ", ".join(f"{n:,} {what}" for what, n in counts.most_common()))
+    return counts, faults
+
+
+def test_a_few_changed_files_are_rejected_or_work(fast_folder):
+    counts, faults = attack(fast_folder, N_FILES_FEW, seed=0, trace=False)
+    assert not faults, "\n".join(faults)
+    assert counts.total() == N_FILES_FEW
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_changed_files_are_rejected_or_work(batch, fast_folder):
+    n = N_FILES // BATCHES
+    command = [sys.executable, __file__, str(fast_folder), str(n), str(batch + 1)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Return a file that was saved."""
+    scheduler = Scheduler(cohort_size=2)
+    scheduler.select(["ann", "bob", "cem"])
+    scheduler.save(tmp_path / "s.bsfl")
+    return tmp_path / "s.bsfl"
+
+
+def test_cut_extended_and_flipped_files_are_rejected(saved):
+    whole = saved.read_bytes()
+    places = range(0, len(whole), EVERY)
+    cuts = [whole[:n] for n in places]
+    longer = [whole + b"\0" * n for n in (1, 100)] + [whole * 2]
+    flips = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in places]
+    for content in (*cuts, *longer, *flips):
+        saved.write_bytes(content)
+        with pytest.raises(StateFileError):
+            Scheduler.load(saved)
+    print(f"{len(cuts):,} cut, {len(longer)} extended, {len(flips):,} with one bit flipped")
+
+
+HEADS = ["null", "5", '"policy"', "[]", "{}", "true", "NaN", '{"arrays": 5}', '{"arrays": [5]}']
+HEADS += ["", "{", '{"arrays": [{}]}', "[" * 100_000, '{"arrays": [], "policy": "pace"}']
+HEADS += ['{"arrays": {"a": 1}}', '{"arrays": "abc"}', "1" * 10_000, "\ufeff{}"]
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head[:40])
+def test_a_header_of_another_kind_is_rejected(saved, head):
+    saved.write_bytes(finalised(len(head.encode()).to_bytes(8, "little") + head.encode()))
+    with pytest.raises(StateFileError):
+        Scheduler.load(saved)
+
+
+@pytest.mark.parametrize("shape", [[2**40, "x" * 1000], ["x", 2**62], [2**62] * 3, [1] * 100_000])
+def test_a_shape_that_cannot_be_reserves_nothing(saved, shape):
+    """A number times a text is a text that many times as long."""
+    content = content_of(saved)
+    content.arrays[0][2] = shape
+    saved.write_bytes(content.to_bytes())
+    tracemalloc.start()
+    try:
+        with pytest.raises(StateFileError):
+            Scheduler.load(saved)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20 + 10 * saved.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\xff" * 8, b"\xff" * 100, b"\0" * 8])
+def test_a_body_without_a_header_is_rejected(saved, body):
+    saved.write_bytes(finalised(body))
+    with pytest.raises(StateFileError):
+        Scheduler.load(saved)
+
+
+def test_other_things_than_files_are_rejected(tmp_path, saved):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "empty").touch()
+    (tmp_path / "text.json").write_text(json.dumps({"policy": "pace", "arrays": []}))
+    (tmp_path / "zeros").write_bytes(bytes(1000))
+    (tmp_path / "link").symlink_to(tmp_path / "fifo")
+    names = ["fifo", "empty", "text.json", "zeros", "link", ""]
+    for other in [*(tmp_path / name for name in names), Path("/dev/zero"), Path("/dev/null")]:
+        with pytest.raises(StateFileError, match="nothing was loaded"):
+            Scheduler.load(other)
+    with pytest.raises(FileNotFoundError):
+        Scheduler.load(tmp_path / "missing")
+
+
+TOUCHED = (
+    "from pathlib import Path; Path(__file__).with_suffix('.run').touch()\ndef rule(*a, **k): 1"
+)
+PLACES = [("solver",), ("generalization",), ("index",), ("index", "kind"), ("memory", "kind")]
+PLACES += [("alpha", "kind"), ("index", "confidence_width")]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=".".join)
+def test_no_code_is_run_that_a_file_names(fast_folder, place):
+    """A setting may be the name of a function in a file; a state file must not make us run it."""
+    code = fast_folder / "evil.py"
+    code.write_text(TOUCHED)
+    path = fast_folder / "s.bsfl"
+    Scheduler(BSFL(), cohort_size=1).save(path)
+    content = content_of(path)
+    settings = content.header["settings"]
+    *outer, last = place
+    for step in outer:
+        settings[step] = settings[step] if isinstance(settings[step], dict) else {}
+        settings = settings[step]
+    settings[last] = f"{code}:rule"
+    path.write_bytes(content.to_bytes())
+    with pytest.raises(StateFileError):
+        Scheduler.load(path)
+    content.header["policy"] = f"{code}:rule"
+    path.write_bytes(content.to_bytes())
+    with pytest.raises(StateFileError):
+        Scheduler.load(path)
+    assert not code.with_suffix(".run").exists()
+
+
+if __name__ == "__main__":
+    reserved = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = reserved + MAX_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    _, found = attack(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    print("\n".join(found))
+    sys.exit(bool(found))

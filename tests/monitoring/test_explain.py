@@ -1,0 +1,324 @@
+"""Why a client was selected or not: the numbers are what forcing the client would change."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from bsfl import (
+    BSFL,
+    Discounted,
+    Lognormal,
+    Observation,
+    Pace,
+    Scheduler,
+    SlidingWindow,
+    UCBIndex,
+    UniformRandom,
+)
+from bsfl.errors import UnknownClient
+from bsfl.monitoring.words import figure
+from bsfl.policies import bsfl as bsfl_module
+from bsfl.policies import pace as pace_module
+
+POLICIES = (
+    Pace(),
+    Pace(fairness=1.0),
+    Pace(min_participation=0.5),
+    Pace(tau_max=30.0),
+    BSFL(alpha=5.0),
+    BSFL(alpha=1.0, index=UCBIndex(confidence_width="none")),
+    BSFL(alpha=3.0, index=Lognormal()),
+    BSFL(alpha=2.0, memory=SlidingWindow(4)),
+    BSFL(alpha=2.0, memory=Discounted(0.5), generalization="opportunity"),
+)
+
+
+def solved(monkeypatch):
+    """Return a list that gets the problem of every call of the exact solver by a policy."""
+    problems = []
+
+    def pace(u, g, m, alpha):
+        problems.append((u.copy(), g.copy(), m, alpha))
+        return original(u, g, m, alpha)
+
+    original = pace_module.solve_exact
+    monkeypatch.setattr(pace_module, "solve_exact", pace)
+    resolve = bsfl_module.SOLVERS.resolve
+
+    class Solvers:
+        known = bsfl_module.SOLVERS
+
+        @staticmethod
+        def resolve(name, solver):
+            return lambda u, g, m, alpha, rng: (
+                problems.append((u.copy(), g.copy(), m, alpha))
+                or resolve(name, solver)(u, g, m, alpha, rng)
+            )
+
+    monkeypatch.setattr(bsfl_module, "SOLVERS", Solvers)
+    return problems
+
+
+def random_life(rng, policy):
+    """Return a scheduler some rounds old, in the middle of one, and its clients."""
+    k = int(rng.integers(4, 11))
+    scheduler = Scheduler(
+        policy,
+        cohort_size=int(rng.integers(1, min(4, k - 1) + 1)),
+        over_selection=float(rng.choice([1.0, 1.5])),
+        seed=int(rng.integers(1000)),
+    )
+    clients = [f"c{i}" for i in range(k)]
+    scheduler.join(clients)
+    speed = np.exp(rng.normal(1.0, 1.0, k))
+    for _ in range(int(rng.integers(0, 14))):
+        here = [c for c in clients if rng.random() < 0.9]
+        cohort = scheduler.select(here)
+        scheduler.observe({c: result(rng, speed[int(c[1:])]) for c in cohort if rng.random() < 0.9})
+        if scheduler.in_flight and rng.random() < 0.3:
+            scheduler.observe({scheduler.in_flight[0]: result(rng, 5.0)})  # perhaps late
+    return scheduler, clients, speed
+
+
+def result(rng, seconds):
+    draw = rng.random()
+    if draw < 0.1:
+        return Observation(outcome="failed")
+    if draw < 0.2:
+        return Observation(latency_s=40.0, outcome="timeout")
+    latency_s = float(seconds * np.exp(rng.normal(0.0, 0.3)))
+    return Observation(latency_s=latency_s, loss=float(rng.uniform(0.5, 2.0)))
+
+
+def best(u, g, m, alpha, *, has=None, lacks=None):
+    """Return the largest objective over all cohorts that have a client, or lack one."""
+    cohorts = (
+        list(s)
+        for s in combinations(range(len(u)), m)
+        if (has is None or has in s) and (lacks is None or lacks not in s)
+    )
+    return max(u[s].min() + alpha * g[s].mean() for s in cohorts)
+
+
+def check_life(rng, policy, problems):
+    """Check the explanations of all clients in one state; return how many had numbers."""
+    scheduler, clients, speed = random_life(rng, policy)
+    here = [c for c in clients if rng.random() < 0.95]
+    problems.clear()
+    cohort = scheduler.select(here)
+    u, g, m, alpha = problems[-1] if problems else (None,) * 4
+    reported = [c for c in cohort if rng.random() < 0.7]
+    scheduler.observe({c: result(rng, speed[int(c[1:])]) for c in reported})  # the state moves on
+    n = 0
+    for client in clients:
+        found = scheduler.explain(client)
+        assert found.selected == (client in cohort)
+        assert found.round == scheduler.round
+        assert str(found) == found.text
+        assert found.text.startswith(f"{client} was {'' if found.selected else 'not '}selected")
+        if found.unit in (None, "value"):
+            continue
+        n += 1
+        selection, _ = scheduler._engine.selection
+        at = int(np.searchsorted(selection.candidates, clients.index(client)))
+        assert np.array_equal(selection.u, u)
+        assert np.array_equal(selection.g, g)
+        assert (len(selection.clients) - len(selection.reserved), selection.alpha) == (m, alpha)
+        forced = best(u, g, m, alpha, **({"lacks": at} if found.selected else {"has": at}))
+        if not np.isfinite(u).all():
+            continue
+        close = {"rel": 1e-9, "abs": 1e-9 * max(1.0, abs(found.objective))}
+        assert found.objective == pytest.approx(best(u, g, m, alpha), **close)
+        assert found.alternative == pytest.approx(forced, **close)
+        assert found.difference == pytest.approx(best(u, g, m, alpha) - forced, **close)
+        assert found.difference == pytest.approx(found.cost - found.gain, **close)
+        assert found.difference >= -close["abs"]
+        for number in (found.cost, found.gain):  # what is not next to nothing stands in the text
+            if abs(number) > 1e-6 * max(1.0, alpha * np.abs(g).max()):
+                assert figure(abs(number)) in found.text, found.text
+    return n
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_the_text_claims_what_forcing_the_client_changes(policy, monkeypatch):
+    problems, rng = solved(monkeypatch), np.random.default_rng(7)
+    n = sum(check_life(rng, policy, problems) for _ in range(6))
+    assert n > 10, "most states have something to weigh"
+
+
+@pytest.mark.attack
+def test_the_text_claims_what_forcing_the_client_changes_in_a_thousand_states(monkeypatch):
+    problems, rng = solved(monkeypatch), np.random.default_rng(8)
+    n = sum(check_life(rng, POLICIES[i % len(POLICIES)], problems) for i in range(1000))
+    assert n > 3000
+
+
+def trained():
+    scheduler = Scheduler(Pace(fairness=1.0), cohort_size=2)
+    clients = ["ann", "bob", "cem", "dan", "eve"]
+    for _ in range(25):
+        cohort = scheduler.select(clients)
+        scheduler.observe({c: 40.0 if c == "eve" else 2.0 + clients.index(c) for c in cohort})
+    return scheduler, clients
+
+
+def test_the_sentence_for_a_slow_client():
+    scheduler, clients = trained()
+    cohort = scheduler.select(clients)
+    assert "eve" not in cohort
+    found, row = scheduler.explain("eve"), scheduler.client("eve")
+    assert found.unit == "s"
+    assert found.cost > found.gain > 0
+    (left_out,) = found.leaving
+    assert left_out in cohort
+    assert found.entering == ("eve",)
+    assert str(found) == (
+        f"eve was not selected in round 26: the best cohort with it would be {figure(found.cost)} s "
+        f"slower and worth {figure(found.gain)} s more, with {left_out} left out; its expected "
+        f"latency is {figure(found.latency_s)} s (80 % of its responses come in "
+        f"{figure(row['low_s'])} - {figure(row['high_s'])} s)"
+    )
+
+
+def test_the_sentence_for_a_selected_client():
+    scheduler, clients = trained()
+    client = scheduler.select(clients)[0]
+    found = scheduler.explain(client)
+    assert found.selected
+    assert client in found.leaving
+    assert len(found.entering) == len(found.leaving)
+    assert f"{client} was selected in round 26: the best cohort without it would be" in str(found)
+    assert f", with {', '.join(found.entering)} in it; its expected latency is" in str(found)
+
+
+def test_the_sentence_for_a_speed_index_by_hand():
+    """One place; the indices of four clients are 1, 1/2, 1/3, 1/4, and nothing else counts."""
+    by_speed = BSFL(alpha=0.0, tau_min=1.0, index=UCBIndex(confidence_width="none"))
+    scheduler = Scheduler(by_speed, cohort_size=1)
+    for _ in range(6):
+        scheduler.observe({c: 1.0 + c for c in scheduler.select(range(4))})
+    assert scheduler.select(range(4)) == [0]
+    found = scheduler.explain(2)
+    assert (found.unit, found.cost, found.gain) == ("index", pytest.approx(2 / 3), 0.0)
+    assert (found.objective, found.alternative) == (1.0, pytest.approx(1 / 3))
+    assert str(found) == (
+        "2 was not selected in round 7: the best cohort with it would be 0.667 slower and worth as "
+        "much, with 0 left out; its speed index is 0.333"
+    )
+    found = scheduler.explain(0)
+    assert (found.cost, found.leaving, found.entering) == (0.5, (0,), (1,))
+    assert str(found) == (
+        "0 was selected in round 7: the best cohort without it would be 0.5 slower and worth as "
+        "much, with 1 in it; its speed index is 1"
+    )
+
+
+@pytest.mark.parametrize("policy", [UniformRandom(), Pace(), BSFL()])
+def test_the_sentence_where_nothing_was_weighed(policy, tmp_path):
+    scheduler = Scheduler(policy, cohort_size=2)
+    scheduler.join(["ann", "bob", "cem"])
+    assert str(scheduler.explain("ann")) == "no round has been opened yet"
+    scheduler.select(["ann", "bob"])
+    assert str(scheduler.explain("ann")) == (
+        "ann was selected in round 1: all 2 available clients were selected"
+    )
+    assert str(scheduler.explain("cem")) == (
+        "cem was not selected in round 1: it was not one of the 2 available clients"
+    )
+    scheduler.join(["dan"])
+    assert "not one of the 2" in str(scheduler.explain("dan"))
+    scheduler.save(tmp_path / "s")
+    loaded = Scheduler.load(tmp_path / "s").explain("ann")
+    assert loaded.selected
+    assert "loaded from a file" in loaded.text
+    with pytest.raises(UnknownClient):
+        scheduler.explain("zoe")
+
+
+def test_a_policy_that_does_not_report_what_it_weighs():
+    scheduler = Scheduler(UniformRandom(), cohort_size=2)
+    (client, *_) = scheduler.select(["ann", "bob", "cem"])
+    found = scheduler.explain(client)
+    assert found.selected
+    assert str(found) == (
+        f"{client} was selected in round 1: UniformRandom selected 2 of 3 available clients and "
+        "does not report how it weighs them"
+    )
+    assert found.difference is found.unit is None
+
+
+def test_clients_in_flight_were_not_available():
+    scheduler = Scheduler(BSFL(), cohort_size=1, lifetime_s=60.0, max_open_rounds=2)
+    (first,) = scheduler.select(["ann", "bob", "cem"], now_s=0.0)
+    scheduler.select(now_s=1.0)
+    assert "it was not one of the 2 available clients" in str(scheduler.explain(first))
+
+
+def test_unseen_clients_come_first_in_bsfl():
+    scheduler = Scheduler(BSFL(alpha=1.0), cohort_size=2)
+    first = scheduler.select(["ann", "bob"])
+    scheduler.observe(dict.fromkeys(first, 1.0))
+    second = scheduler.select(["ann", "bob", "cem"])
+    assert "had never been selected" in str(scheduler.explain("cem"))
+    old = next(c for c in first if c in second)
+    assert scheduler.explain(old).unit == "index"
+    scheduler.observe(dict.fromkeys(second, 1.0))
+    scheduler.select(["ann", "bob", "cem", "dan", "eve"])
+    assert "took all places" in str(scheduler.explain("ann"))
+    assert "it had never" not in str(scheduler.explain("dan"))  # it was weighed against eve
+
+
+def test_an_annealing_solver_may_miss_the_best_cohort():
+    def worst(u, g, m, alpha, rng):
+        return np.argsort(u)[:m]
+
+    scheduler = Scheduler(
+        BSFL(alpha=0.0, index=UCBIndex(confidence_width="none"), solver=worst), cohort_size=1
+    )
+    for _ in range(6):
+        scheduler.observe({c: 1.0 + c for c in scheduler.select(range(4))})
+    assert scheduler.select(range(4)) == [3]
+    found = scheduler.explain(3)
+    assert found.difference < 0
+    assert "the solver missed the better cohort" in found.text
+
+
+def test_a_derived_policy_with_its_own_select_is_taken_at_its_word():
+    class First(Pace):
+        def select(self, state, context, rng):
+            return context.available[: context.n_invited]
+
+    scheduler = Scheduler(First(), cohort_size=2)
+    assert [scheduler.select(range(6)) for _ in range(3)] == [[0, 1]] * 3
+    assert "does not report" in str(scheduler.explain(0))
+
+
+def test_forgetting_others_leaves_the_explanation_and_forgetting_rivals_does_not():
+    scheduler, clients = trained()
+    scheduler.join(["away"])
+    scheduler.select(clients)
+    before = scheduler.explain("eve")
+    scheduler.forget(["away"])
+    assert scheduler.explain("eve") == before
+    scheduler.forget(["ann"])
+    assert "clients were forgotten" in str(scheduler.explain("eve"))
+
+
+def test_a_rejected_selection_leaves_the_explanation_of_the_round_before():
+    scheduler, clients = trained()
+    scheduler.select(clients)
+    before = scheduler.explain("eve")
+    with pytest.raises(ValueError, match="cohort_size must be"):
+        scheduler.select(clients, cohort_size=9)
+    assert scheduler.explain("eve") == before
+
+
+def test_it_explains_the_round_that_was_opened_last():
+    scheduler, clients = trained()
+    scheduler.max_open_rounds = 2
+    scheduler.select(clients[:4])
+    second = scheduler.select(clients)
+    scheduler.close(26)
+    assert scheduler.explain(second[0]).round == 27
+    assert scheduler.explain(second[0]).selected

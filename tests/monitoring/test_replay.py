@@ -1,0 +1,337 @@
+"""A journal replays to the same state, to the last bit, and to the same next cohort."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bsfl import BSFL, Observation, Pace, RoundPlan, Scheduler, UniformRandom
+from bsfl.errors import BsflError, InvalidInput
+from bsfl.monitoring import Journal, read_journal
+from bsfl.policies import POLICIES
+from saved_state import differences, saved_state
+
+IDS = [f"phone-{i:02}" for i in range(16)]
+POSITIONAL = ("genie", "rbcs-f")
+"""Policies with settings by position, of which no client can be forgotten."""
+
+
+class Life:
+    """A scheduler that lives through everything that a journal can hold."""
+
+    def __init__(self, policy, folder, *, seed=0, can_forget=True, **settings):
+        self.now, self.rng, self.can_forget = 100.0, np.random.default_rng(seed), can_forget
+        self.folder, self.journal = folder, folder / "journal"
+        self.settings = {"cohort_size": 3, "over_selection": 1.5, "max_open_rounds": 3} | settings
+        self.scheduler = Scheduler(
+            policy,
+            **self.settings,
+            max_staleness=4,
+            seed=5,
+            forget_after=12 if can_forget else None,
+            journal=Journal(self.journal, availability=True),
+            clock=lambda: self.now,
+        )
+        self.scheduler.join(IDS[:12], samples=[100.0 + i for i in range(12)])
+        self.n_joined = 12
+
+    def save(self):
+        self.scheduler.save(self.folder / "state")
+        return self.folder / "state"
+
+    def some(self, names, most):
+        n = int(self.rng.integers(0, min(most, len(names)) + 1))
+        return [names[i] for i in sorted(self.rng.permutation(len(names))[:n])]
+
+    def live(self, steps):
+        """Make so many calls, and select."""
+        acts = [self.select] * 4 + [self.observe] * 6 + [self.close, self.abandon, self.change]
+        acts += [self.join, self.leave, self.availability, self.describe, self.rename, self.forget]
+        for _ in range(steps):
+            self.now += float(self.rng.integers(1, 20))
+            acts[self.rng.integers(len(acts))]()
+
+        self.now += 1.0
+        self.scheduler.select()  # the journal ends now
+
+    def select(self):
+        members = self.scheduler.clients
+        here = None if self.rng.random() < 0.5 else [c for c in members if self.rng.random() < 0.8]
+        self.scheduler.select(here, now_s=self.now if self.rng.random() < 0.5 else None)
+
+    def observe(self):
+        pending = self.scheduler.in_flight
+        responses = {}
+        for client in self.some(pending, 4):
+            outcome = str(self.rng.choice(["ok"] * 6 + ["timeout", "failed"]))
+            latency_s = float(self.rng.lognormal(1.0, 1.0))
+            loss, samples = float(self.rng.random()), int(self.rng.integers(1, 50))
+            responses[client] = Observation(
+                latency_s=latency_s, outcome=outcome, loss=loss, samples=samples
+            )
+        if responses:
+            assert self.scheduler.observe(responses) == {}
+        elif self.scheduler.pending():
+            self.scheduler.observe({}, round=self.scheduler.pending()[-1])
+
+    def close(self):
+        for one in self.scheduler._engine.rounds:
+            if one.status != 2 and self.rng.random() < 0.5:
+                names = self.scheduler._ids.names
+                fresh = [names[k] for k in one.cohort[one.fresh].tolist()]
+                kind = self.rng.integers(3)
+                given = [{}, {"discard": True}, {"aggregated": self.some(fresh, 9)}][kind]
+                self.scheduler.close(one.number, now_s=self.now, **given)
+
+    def abandon(self):
+        self.scheduler.abandon(self.some(self.scheduler.clients, 3))
+
+    def change(self):
+        kind = self.rng.integers(3)
+        if kind == 0:
+            self.scheduler.cohort_size = int(self.rng.integers(1, 4))
+        elif kind == 1:
+            self.scheduler.over_selection = [1.0, 1.5, "auto"][self.rng.integers(3)]
+        else:
+            self.scheduler.max_open_rounds = int(self.rng.integers(2, 5))
+
+    def join(self):
+        if len(self.scheduler._ids) < len(IDS):
+            name = f"new-{self.n_joined}"
+            self.n_joined += 1
+            self.scheduler.join([name, *self.some(self.scheduler.clients, 2)])
+            self.scheduler.register(name, samples=50.0, quality=0.5)
+
+    def leave(self):
+        members = self.scheduler.clients
+        self.scheduler.leave(self.some(members, max(len(members) - 8, 0)))
+
+    def availability(self):
+        self.scheduler.offline(self.some(self.scheduler.clients, 3))
+        self.scheduler.online(self.some(self.scheduler.clients, 3))
+
+    def describe(self):
+        names = self.some(self.scheduler.clients, 3)
+        texts = [{"os": str(self.rng.choice(["a", "b"])), "ram": float(len(n))} for n in names]
+        if names:
+            self.scheduler.join(names, samples=[7.5] * len(names), features=texts)
+
+    def rename(self):
+        for name in self.some(self.scheduler.clients, 1):
+            self.scheduler.rename(name, f"renamed-{name[-20:]}")
+
+    def forget(self):
+        if self.can_forget and len(self.scheduler.clients) > 9:
+            self.scheduler.forget(self.some(self.scheduler.clients, 1))
+
+    def replay(self, start, policy=None):
+        return Scheduler.replay(self.journal, start=start, policy=policy, clock=lambda: self.now)
+
+
+def same_next_cohorts(one, other, rounds=5):
+    for _ in range(rounds):
+        cohorts = [scheduler.select() for scheduler in (one, other)]
+        assert cohorts[0] == cohorts[1]
+        for scheduler, cohort in zip((one, other), cohorts, strict=True):
+            responses = {c: Observation(latency_s=2.0, loss=0.5, samples=9) for c in cohort}
+            scheduler.observe(responses, round=cohort)
+
+
+@pytest.mark.parametrize("late", ["apply", "drop"])
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_a_journal_replays_to_the_same_state(name, late, tmp_path):
+    policy = POLICIES.make(name, **POLICIES[name].example)
+    life = Life(policy, tmp_path, late=late, can_forget=name not in POSITIONAL)
+    life.live(40)
+    start = life.save()
+    life.live(100)
+    again = life.replay(start)
+    assert differences(saved_state(again), saved_state(life.scheduler)) == []
+    assert again.table() == life.scheduler.table()
+    assert again.last_round == life.scheduler.last_round
+    same_next_cohorts(again, life.scheduler)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_that_can_happen_has_happened(seed, tmp_path):
+    """The test above covers every kind of entry, rounds that are open, late and discarded."""
+    life = Life(Pace(), tmp_path, seed=seed, lifetime_s=30.0)
+    start = life.save()
+    life.live(300)
+    entries = list(read_journal(life.journal))
+    assert {entry["kind"] for entry in entries} == {
+        *("opened", "responses", "closed", "joined", "described", "left", "availability"),
+        *("abandoned", "forgotten", "renamed", "features", "settings"),
+    }
+    assert any(entry["is_late"] for entry in entries if entry["kind"] == "responses")
+    assert any(entry["is_discarded"] for entry in entries if entry["kind"] == "closed")
+    again = life.replay(start)
+    assert differences(saved_state(again), saved_state(life.scheduler)) == []
+    same_next_cohorts(again, life.scheduler)
+
+
+def test_from_the_first_event_on(tmp_path):
+    scheduler = Scheduler(
+        BSFL(), cohort_size=2, journal=Journal(tmp_path / "journal", availability=True)
+    )
+    scheduler.save(tmp_path / "empty")
+    for _ in range(10):
+        scheduler.observe(dict.fromkeys(scheduler.select(IDS), 2.0))
+    again = Scheduler.replay(tmp_path / "journal", start=tmp_path / "empty")
+    assert again.table() == scheduler.table()
+    assert again.select() == scheduler.select()
+
+
+def test_what_a_file_holds_already_is_not_replayed(tmp_path):
+    life = Life(Pace(), tmp_path)
+    life.live(50)
+    start = life.save()
+    again = life.replay(start)
+    assert differences(saved_state(again), saved_state(life.scheduler)) == []
+
+
+def test_a_replayed_scheduler_resumes_where_the_journal_ends(tmp_path):
+    life = Life(Pace(), tmp_path)
+    start = life.save()
+    life.live(80)
+    again = life.replay(start)
+    again.write_journal(Journal(life.journal, availability=True))
+    life.scheduler = again
+    life.live(80)
+    numbers = [entry["seq"] for entry in read_journal(life.journal)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    third = life.replay(start)
+    assert differences(saved_state(third), saved_state(life.scheduler)) == []
+
+
+def test_after_a_restart_from_an_older_file_the_later_events_count(tmp_path):
+    life = Life(Pace(), tmp_path)
+    life.live(60)
+    start = life.save()
+    older = start.rename(tmp_path / "older")
+    life.live(60)  # these are lost with the process
+    life.scheduler = Scheduler.load(
+        older, journal=Journal(life.journal, availability=True), clock=lambda: life.now
+    )
+    life.live(90)
+    numbers = [entry["seq"] for entry in read_journal(life.journal)]
+    assert len(set(numbers)) < len(numbers), "some numbers are there twice"
+    again = life.replay(older)
+    found = differences(saved_state(again), saved_state(life.scheduler))
+    assert set(found) <= {"rounds/opened_s"}, "the time between file and restart counts"
+    same_next_cohorts(again, life.scheduler)
+
+
+def test_after_a_restart_that_had_less_to_do_the_lost_events_do_not_count(tmp_path):
+    life = Life(Pace(), tmp_path)
+    start = life.save()
+    life.live(100)
+    life.scheduler = Scheduler.load(
+        start, journal=Journal(life.journal, availability=True), clock=lambda: life.now
+    )
+    life.live(20)
+    assert differences(saved_state(life.replay(start)), saved_state(life.scheduler)) == []
+
+
+def test_a_custom_policy_is_given_again(tmp_path):
+    class Custom(UniformRandom):
+        pass
+
+    life = Life(Custom(), tmp_path)
+    start = life.save()
+    life.live(50)
+    with pytest.raises(BsflError, match="custom policy"):
+        life.replay(start)
+    again = life.replay(start, policy=Custom())
+    assert differences(saved_state(again), saved_state(life.scheduler)) == []
+
+
+def test_the_plan_is_replayed(tmp_path):
+    life = Life(UniformRandom(), tmp_path)
+    start = life.save()
+    life.scheduler.plan = plan = RoundPlan(
+        target_responses=2, over_selection="auto", deadline_s=60.0, min_responses=1, late="drop"
+    )
+    life.scheduler.max_open_rounds = 7
+    again = life.replay(start)
+    assert (again.plan, again.max_open_rounds) == (plan, 7)
+
+
+def test_invitations_are_as_old_as_they_were(tmp_path):
+    life = Life(UniformRandom(), tmp_path, lifetime_s=60.0, over_selection=1.0)
+    life.scheduler.select(IDS[:3])  # at 100 s, before the file
+    start = life.save()
+    life.now = 130.0
+    life.scheduler.select(IDS[3:6])
+    life.now = 1e6  # the process was down for long; another machine's clock
+    again = life.replay(start)
+    ages = [life.now - cohort.opened_s for cohort in again.pending()]
+    assert ages == [30.0, 0.0], "at the last event, when the journal ended"
+
+
+# --- journals that cannot be replayed ---------------------------------------------------------------
+
+
+def test_without_changes_of_availability_the_error_names_what_is_missing(tmp_path):
+    scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=tmp_path / "journal")
+    scheduler.join(IDS)
+    scheduler.save(tmp_path / "s")
+    scheduler.select(IDS[:5])
+    with pytest.raises(InvalidInput, match=r"lacks event 2\b.*Journal\(path, availability=True\)"):
+        Scheduler.replay(tmp_path / "journal", start=tmp_path / "s")
+    scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=tmp_path / "steady")
+    scheduler.save(tmp_path / "empty")
+    scheduler.join(IDS)
+    cohort = scheduler.select()
+    again = Scheduler.replay(tmp_path / "steady", start=tmp_path / "empty")
+    assert again.pending() == [cohort], "availability has not changed"
+
+
+def test_a_journal_that_begins_after_the_file_is_rejected(tmp_path):
+    life = Life(Pace(), tmp_path)
+    start = life.save()
+    life.live(60)
+    lines = life.journal.read_bytes().splitlines(keepends=True)
+    life.journal.write_bytes(b"".join(lines[:1] + lines[9:]))
+    with pytest.raises(InvalidInput, match="lacks events 3 to 9"):
+        life.replay(start)
+
+
+def damaged(entry, change):
+    changed = dict(entry)
+    change(changed)
+    return json.dumps(changed).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("opened", lambda e: e.update(invited=["nobody"])),
+        ("opened", lambda e: e.pop("busy")),
+        ("opened", lambda e: e.update(round="x")),
+        ("responses", lambda e: e.update(round=99)),
+        ("responses", lambda e: e.update(outcome=["late"])),
+        ("responses", lambda e: e.update(latency_s=[[]])),
+        ("closed", lambda e: e.update(aggregated=7)),
+        ("joined", lambda e: e.update(new=[3])),
+        ("joined", lambda e: e.update(new=["phone-00"])),
+        ("described", lambda e: e.update(attributes={"samples": ["x"]})),
+        ("settings", lambda e: e.update(plan={})),
+        ("settings", lambda e: e.update(kind="of a later version")),
+    ],
+)
+def test_a_damaged_entry_is_named(kind, change, tmp_path):
+    scheduler = Scheduler(
+        UniformRandom(), cohort_size=2, journal=Journal(tmp_path / "journal", availability=True)
+    )
+    scheduler.save(tmp_path / "s")
+    scheduler.join(IDS[:4], samples=[1.0] * 4)
+    scheduler.cohort_size = 1
+    scheduler.observe(dict.fromkeys(scheduler.select(), 2.0))
+    entries = list(read_journal(tmp_path / "journal"))
+    at = [entry["kind"] for entry in entries].index(kind)
+    lines = (tmp_path / "journal").read_bytes().splitlines(keepends=True)
+    lines[at] = damaged(entries[at], change).replace(b'{"v": 1, "kind"', b'{"v":1,"kind"')
+    (tmp_path / "journal").write_bytes(b"".join(lines))
+    with pytest.raises(InvalidInput, match=r"event \d of .*journal cannot be replayed"):
+        Scheduler.replay(tmp_path / "journal", start=tmp_path / "s")

@@ -1,0 +1,103 @@
+"""Events as entries of a journal, and back: numbers and ids survive exactly."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bsfl import Observation, RoundPlan, UniformRandom
+from bsfl._core.clients import ClientIds
+from bsfl._core.engine import Engine
+from bsfl._core.events import (
+    Abandon,
+    CloseRound,
+    Describe,
+    Join,
+    Leave,
+    OpenRound,
+    Respond,
+    SetAvailability,
+)
+from bsfl.errors import InvalidInput
+from bsfl.monitoring.stream import entry_of, event_of, settings_entry, settings_of
+from bsfl.types import RoundReport
+
+NAMES = ["ann", "\ud800<b>\x1b", "x" * 1000, "", "Ω", "f"]
+NUMBERS = [0.1 + 0.2, 1e-9, 1e12, 1 / 3, 5e-324]
+
+
+def written(event, ids):
+    """Return the event that is read from the line of an event."""
+    line = json.dumps(entry_of(event, ids.names), allow_nan=False)
+    return event_of(json.loads(line), ids)
+
+
+def assert_equal(one, other, names):
+    for name in names:
+        a, b = getattr(one, name), getattr(other, name)
+        if isinstance(a, RoundReport):
+            columns = ("clients", "outcome", "latency_s", "loss", "samples", "round", "staleness")
+            assert_equal(a, b, (*columns, "dropped"))
+        elif isinstance(a, np.ndarray):
+            assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
+        else:
+            assert a == b, name
+
+
+@pytest.fixture
+def engine():
+    return Engine(UniformRandom(), RoundPlan(target_responses=5, deadline_s=1 / 3), n_clients=6)
+
+
+@pytest.mark.parametrize("names", [NAMES, [2**100, -5, 0, 7, 2**63, 2**64 - 1]])
+def test_rounds_survive_exactly(engine, names):
+    ids = ClientIds(names)
+    opened = engine.run(OpenRound(is_timed=True), now_s=0.1 + 0.7)
+    fields = ("round", "cohort", "n_invited", "target_responses", "deadline_s", "is_timed", "busy")
+    assert_equal(opened, written(opened, ids), (*fields, "response_rate", "now_s"))
+    report = {
+        int(k): Observation(latency_s=max(x, 1e-9), loss=-x, samples=10**12)
+        for k, x in zip(opened.cohort[:4], NUMBERS, strict=False)
+    }
+    report[int(opened.cohort[4])] = Observation(outcome="failed")
+    responses = engine.run(Respond(round=1, report=report), now_s=1e15 + 1)
+    assert_equal(responses, written(responses, ids), ("round", "report", "is_late", "now_s"))
+    closed = engine.run(CloseRound(round=1, aggregated=opened.cohort[1:3], is_timed=True), 1 / 3)
+    fields = ("round", "aggregated", "is_discarded", "is_automatic", "duration_s", "now_s")
+    assert_equal(closed, written(closed, ids), fields)
+
+
+def test_what_happens_to_clients_survives_exactly():
+    ids = ClientIds(NAMES)
+    some = np.array([0, 2, 5])
+    for event in (Leave(clients=some), Abandon(clients=some)):
+        assert_equal(event, written(event, ids), ("clients",))
+    event = SetAvailability(online=some, offline=np.array([1]))
+    assert_equal(event, written(event, ids), ("online", "offline"))
+    rows = np.array([NUMBERS[:2], NUMBERS[2:4], [np.nan, -1e12]])
+    event = Describe(clients=some, attributes={"features": rows, "samples": rows[:, 0]})
+    again = written(event, ids)
+    assert again.attributes.keys() == event.attributes.keys()
+    for name, values in event.attributes.items():
+        assert np.array_equal(again.attributes[name], values, equal_nan=True)
+
+
+def test_joining_and_renaming_update_the_ids():
+    ids = ClientIds(["ann", "bob"])
+    event = event_of({"kind": "joined", "new": ["cem", "dan"], "clients": ["bob"]}, ids)
+    assert_equal(event, Join(n_new=2, clients=np.array([1])), ("n_new", "clients"))
+    assert event_of({"kind": "renamed", "client": "bob", "name": "eve"}, ids) is None
+    assert ids.names == ["ann", "eve", "cem", "dan"]
+    event = event_of({"kind": "forgotten", "clients": ["ann", "dan"]}, ids)
+    assert event.kept.tolist() == [False, True, True, False]
+    assert ids.names == ["eve", "cem"]
+    with pytest.raises(InvalidInput, match="duplicate client id 'eve'"):
+        event_of({"kind": "joined", "new": ["eve"], "clients": []}, ids)
+
+
+def test_settings_survive(engine):
+    engine.plan = RoundPlan(target_responses=3, over_selection="auto", late="drop", max_wait_s=9.5)
+    line = json.dumps(settings_entry(engine), allow_nan=False)
+    assert settings_of(json.loads(line)) == (engine.plan, 1)
+    engine.plan = RoundPlan(target_responses=3)
+    assert settings_of(json.loads(json.dumps(settings_entry(engine)))) == (engine.plan, 1)

@@ -1,0 +1,69 @@
+"""CS-UCB-Q: queues by hand and against their recursion, and the cap of the index."""
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from policy_rounds import drive
+
+from bsfl.errors import InvalidInput
+from bsfl.policies import CsUcbQ, make_policy
+
+
+def queues(driver):
+    context = driver.context()
+    return driver.policy.queues(driver.state, context, context.available)
+
+
+def test_rounds_by_hand():
+    # K = 3, m = 1, sizes 2, 1, 1: share = 0.5 * 1 * n / 4 = 1/4, 1/8, 1/8
+    driver = drive(CsUcbQ(tau_max=10.0), 3, 1, samples=[2.0, 1.0, 1.0])
+    assert queues(driver).tolist() == [0, 0, 0]
+    driver.run_round({0: 1.0})
+    # D(2) = max(0 + 1/4 - 1, 0), 1/8, 1/8
+    assert queues(driver) == pytest.approx([0, 1 / 8, 1 / 8])
+    # index: min(1, 0.9 + sqrt(2 ln 2)) = 1 for all; the queue decides between 1 and 2
+    assert driver.select(available=[0, 1]).tolist() == [1]
+    driver.run_round({1: 10.0})
+    # D(3) = 1/4, max(1/8 + 1/8 - 1, 0), 2/8
+    assert queues(driver) == pytest.approx([1 / 4, 0, 1 / 4])
+    # and it grows by the share in every round without a selection
+    driver.task.round = 12
+    assert queues(driver) == pytest.approx([1 / 4 + 10 / 4, 10 / 8, 1 / 4 + 10 / 8])
+
+
+def test_queues_equal_the_recursion():
+    rng = np.random.default_rng(4)
+    sizes = rng.uniform(1, 5, 6)
+    driver, queue = drive(CsUcbQ(tau_max=10.0, phi=1.0), 6, 2, samples=sizes), np.zeros(6)
+    share = 2 * sizes / sizes.sum()
+    for _ in range(59):
+        assert queues(driver) == pytest.approx(queue)
+        driver.open(rng=rng)
+        driver.respond(dict.fromkeys(driver.cohort, 1.0))
+        queue = np.maximum(queue + share - np.isin(np.arange(6), driver.cohort), 0)
+
+
+def test_the_index_is_capped_at_one():
+    driver = drive(CsUcbQ(tau_max=1.0, beta=0.0), 2, 1)
+    driver.task.round = 99
+    driver.state.observed[:], driver.state.mean[:] = 1000, [0.2, 0.9]
+    driver.task.invitations[:2] = 1000
+    # t = 100: 0.2 + sqrt(2 ln 100 / 1000) = 0.296; 0.9 + 0.096 = 0.996
+    assert driver.select().tolist() == [1]
+    # 0.2 + sqrt(ln 100) > 1: both near the cap, the wider bound wins
+    driver.task.invitations[0] = driver.state.observed[0] = 2
+    assert 0.2 + sqrt(log(100)) > 1
+    assert driver.select().tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beta": 1.5}, "beta must be between 0 and 1, got 1.5"),
+        ({"phi": -0.1}, "phi must be between 0 and 1, got -0.1"),
+    ],
+)
+def test_bad_settings_are_rejected(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        make_policy("cs-ucb-q", tau_max=1, **settings)

@@ -1,0 +1,287 @@
+"""Ctrl-C at any point of a call, and callbacks that call the scheduler: rounds stay consistent."""
+
+import threading
+
+import pytest
+
+from bsfl import BSFL, Observation, Scheduler
+from bsfl.errors import InvalidInput
+from bsfl.monitoring import read_journal
+from memory_journal import MemoryJournal
+from saved_state import differences, saved_state
+
+IDS = [f"phone-{i}" for i in range(8)]
+
+
+class Interrupted(BSFL):
+    """BSFL in which Ctrl-C is pressed once, in the middle of a method, when `armed` says so."""
+
+    armed: set = set()  # noqa: RUF012 - shared on purpose
+
+    def _interrupt(self, name):
+        if name in self.armed:
+            self.armed.discard(name)
+            raise KeyboardInterrupt
+
+    def init(self, n_clients):
+        state = super().init(n_clients)
+        self._interrupt("init")
+        return state
+
+    def select(self, state, context, rng):
+        selection = super().select(state, context, rng)
+        self._interrupt("select")
+        return selection
+
+    def observe(self, state, context, report):
+        super().observe(state, context, report)
+        state.slowest_s = 99.0
+        self._interrupt("observe")
+
+    def close(self, state, context, closed):
+        state.memory.observed += 7
+        self._interrupt("close")
+        state.memory.observed -= 7
+
+    def diagnostics(self, state, context):
+        self._interrupt("diagnostics")
+        return super().diagnostics(state, context)
+
+
+@pytest.fixture(autouse=True)
+def _disarmed():
+    Interrupted.armed.clear()
+    yield
+    assert not Interrupted.armed, "the interrupt did not come"
+
+
+def started(tmp_path, **settings):
+    """Return a scheduler with an open round that lacks one response."""
+    scheduler = Scheduler(
+        Interrupted(alpha=2.0), cohort_size=3, journal=tmp_path / "journal", **settings
+    )
+    scheduler.join(IDS)
+    scheduler.observe(dict.fromkeys(scheduler.select(), 2.0))
+    cohort = scheduler.select()
+    scheduler.observe(dict.fromkeys(cohort[:2], 3.0))
+    return scheduler, cohort
+
+
+CALLS = {
+    "select": lambda s, cohort: s.select(),
+    "select with new clients": lambda s, cohort: s.select([*IDS[1:], "new-1", "new-2"]),
+    "observe": lambda s, cohort: s.observe({cohort[2]: 4.0}),
+    "observe a failure": lambda s, cohort: s.observe({cohort[2]: Observation(outcome="failed")}),
+    "close": lambda s, cohort: s.close(cohort, aggregated=cohort[:1]),
+    "abandon": lambda s, cohort: s.abandon(),
+    "forget": lambda s, cohort: s.forget([cohort[2]]),
+}
+REACHED = {
+    "select": ("select", "close", "diagnostics"),
+    "select with new clients": ("init", "select", "close", "diagnostics"),
+    "observe": ("observe", "close", "diagnostics"),
+    "observe a failure": ("observe", "close", "diagnostics"),
+    "close": ("close", "diagnostics"),
+    "abandon": ("close", "diagnostics"),
+    "forget": ("init", "close", "diagnostics"),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "point"), [(call, point) for call, points in REACHED.items() for point in points]
+)
+def test_ctrl_c_in_a_policy_leaves_everything_as_it_was(call, point, tmp_path):
+    closed = []
+    scheduler, cohort = started(tmp_path, on_round=closed.append)
+    before, entries = saved_state(scheduler), list(read_journal(tmp_path / "journal"))
+    Interrupted.armed.add(point)
+    with pytest.raises(KeyboardInterrupt):
+        CALLS[call](scheduler, cohort)
+    assert differences(saved_state(scheduler), before) == []
+    assert list(read_journal(tmp_path / "journal")) == entries
+    assert [record.round for record in closed] == [1]
+    CALLS[call](scheduler, cohort)
+    assert [record.round for record in closed] == [1, 2]
+    numbers = [entry["seq"] for entry in read_journal(tmp_path / "journal")]
+    assert numbers == sorted(set(numbers))
+
+
+def test_after_ctrl_c_the_same_call_does_what_it_would_have_done(tmp_path):
+    def cohorts(name, *, is_interrupted):
+        scheduler, cohort = started(tmp_path / name)
+        for _ in range(5):
+            for call, point in (("observe", "observe"), ("select", "select")):
+                if is_interrupted:
+                    Interrupted.armed.add(point)
+                    with pytest.raises(KeyboardInterrupt):
+                        CALLS[call](scheduler, cohort)
+                found = CALLS[call](scheduler, cohort)
+                cohort = found if call == "select" else cohort
+        return saved_state(scheduler)
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    interrupted = cohorts("a", is_interrupted=True)
+    expected = cohorts("b", is_interrupted=False)
+    assert set(differences(interrupted, expected)) <= {"rounds/opened_s"}
+
+
+def test_ctrl_c_in_a_callback_leaves_the_round_closed(tmp_path):
+    closed = []
+
+    def interrupt(record):
+        closed.append(record.round)
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    scheduler, cohort = started(tmp_path, on_round=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.observe({cohort[2]: 4.0})
+    assert scheduler.pending() == scheduler.in_flight == []
+    assert scheduler.last_round.n_fresh == 3
+    kinds = [(entry["kind"], entry.get("round")) for entry in read_journal(tmp_path / "journal")]
+    assert kinds[-2:] == [("responses", 2), ("closed", 2)], "it is in the journal"
+    scheduler.observe(dict.fromkeys(scheduler.select(), 1.0))
+    assert closed == [1, 2, 3]
+
+
+def test_ctrl_c_in_a_callback_while_select_closes_a_round_loses_no_cohort(tmp_path):
+    def interrupt(record):
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    scheduler, _ = started(tmp_path, on_round=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.select()
+    (cohort,) = scheduler.pending()
+    assert (cohort.round, len(cohort)) == (3, 3), "the caller finds it here"
+    scheduler.observe(dict.fromkeys(cohort, 1.0), round=cohort)
+    assert scheduler.pending() == []
+
+
+# --- callbacks that call the scheduler --------------------------------------------------------------
+
+
+def test_a_callback_may_call_the_scheduler(tmp_path):
+    texts, cohorts = [], []
+
+    def on_round(record):
+        texts.append(scheduler.summary())
+        assert scheduler.last_round == record
+        scheduler.save(tmp_path / "s")
+        scheduler.explain(record.cohort[0])
+        if record.round < 4:
+            cohorts.append(scheduler.select())
+
+    scheduler = Scheduler(
+        cohort_size=2, on_round=on_round, journal=tmp_path / "journal", clock=lambda: 0.0
+    )
+    cohorts.append(scheduler.select(IDS))
+    while scheduler.pending():
+        scheduler.observe(dict.fromkeys(scheduler.pending()[0], 1.0))
+    assert [cohort.round for cohort in cohorts] == [1, 2, 3, 4]
+    assert "round 4" in texts[3]
+    kinds = [entry["kind"] for entry in read_journal(tmp_path / "journal")]
+    assert kinds.count("opened") == kinds.count("closed") == 4
+    assert Scheduler.load(tmp_path / "s").round == 4
+
+
+def test_a_callback_may_wait_for_another_thread_that_uses_the_scheduler():
+    rounds = []
+
+    def on_round(record):
+        thread = threading.Thread(target=lambda: rounds.append(scheduler.round))
+        thread.start()
+        thread.join(timeout=30)
+
+    scheduler = Scheduler(cohort_size=2, on_round=on_round)
+    scheduler.observe(dict.fromkeys(scheduler.select(IDS), 1.0))
+    assert rounds == [1]
+
+
+def test_a_callback_that_fails_stops_nothing_and_is_reported_once(caplog):
+    def broken(record):
+        raise RuntimeError("no network")
+
+    records = []
+    scheduler = Scheduler(cohort_size=2, on_round=[broken, records.append])
+    for _ in range(5):
+        scheduler.observe(dict.fromkeys(scheduler.select(IDS), 1.0))
+    assert [record.round for record in records] == [1, 2, 3, 4, 5]
+    assert sum("rounds continue" in message for message in caplog.messages) == 1
+
+
+def test_ctrl_c_while_the_journal_is_written_loses_no_event():
+    class Slow(MemoryJournal):
+        def write(self, entries):
+            if not self.entries:
+                self.entries = [{}]
+                raise KeyboardInterrupt
+            super().write(entries)
+
+    journal = Slow()
+    scheduler = Scheduler(cohort_size=2, journal=journal)
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.join(IDS)
+    scheduler.select()
+    assert [entry["kind"] for entry in journal.entries[1:]] == ["joined", "opened"]
+
+
+def test_a_journal_that_fails_stops_nothing_and_is_reported_once(caplog):
+    class Broken(MemoryJournal):
+        def write(self, entries):
+            raise ValueError("no")
+
+    scheduler = Scheduler(cohort_size=2, journal=Broken())
+    for _ in range(3):
+        scheduler.observe(dict.fromkeys(scheduler.select(IDS), 1.0))
+    assert scheduler.round == 3
+    assert sum("rounds continue" in message for message in caplog.messages) == 1
+
+
+def test_a_signal_handler_may_call_the_scheduler_while_the_journal_is_written():
+    class Interrupted(MemoryJournal):
+        def write(self, entries):
+            if not self.entries and not scheduler.clients[2:]:
+                scheduler.join(["cem"])  # as a handler would
+            super().write(entries)
+
+    scheduler = Scheduler(cohort_size=2, journal=(journal := Interrupted()))
+    scheduler.join(["ann", "bob"])
+    assert [entry["new"] for entry in journal.entries] == [["ann", "bob"], ["cem"]]
+
+
+@pytest.mark.parametrize("point", ["select", "observe", "close"])
+def test_a_call_in_the_middle_of_another_is_rejected(point, tmp_path):
+    """As by a signal handler that saves; half of a call would be in the file."""
+
+    class Reentrant(BSFL):
+        def _call(self, name):
+            if name == point and scheduler.round:
+                for call in (
+                    lambda: scheduler.join(["new"]),
+                    lambda: scheduler.save(tmp_path / "s"),
+                ):
+                    with pytest.raises(InvalidInput, match="in the middle of another"):
+                        call()
+                rejected.append(name)
+
+        def select(self, state, context, rng):
+            self._call("select")
+            return super().select(state, context, rng)
+
+        def observe(self, state, context, report):
+            self._call("observe")
+            super().observe(state, context, report)
+
+        def close(self, state, context, closed):
+            self._call("close")
+
+    rejected = []
+    scheduler = Scheduler(Reentrant(), cohort_size=2)
+    for _ in range(2):
+        scheduler.observe(dict.fromkeys(scheduler.select(IDS), 1.0))
+    assert point in rejected
+    assert (scheduler.round, scheduler.clients) == (2, IDS)
+    assert not (tmp_path / "s").exists()
+    scheduler.save(tmp_path / "s")

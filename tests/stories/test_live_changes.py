@@ -1,0 +1,191 @@
+"""A running job changes its settings or its policy, and keeps what is known of the clients."""
+
+import numpy as np
+import pytest
+
+from bsfl import (
+    BSFL,
+    Discounted,
+    Genie,
+    Observation,
+    Pace,
+    RoundPlan,
+    Scheduler,
+    TiFL,
+    UCBIndex,
+    UniformRandom,
+)
+from bsfl.errors import InvalidInput, StateFileError
+from bsfl.policies import POLICIES
+from saved_state import saved_state
+
+IDS = [f"phone-{i}" for i in range(12)]
+
+
+def run(scheduler, rounds):
+    """Run rounds in which phone-i takes i + 1 seconds; phone-11 never responds."""
+    cohorts = []
+    for _ in range(rounds):
+        cohort = scheduler.select()
+        cohorts.append(list(cohort))
+        responses = {c: observed(c) for c in cohort}
+        scheduler.observe(responses, round=cohort)
+    return cohorts
+
+
+def observed(client):
+    i = int(client.rpartition("-")[2])
+    if i == 11:
+        return Observation(latency_s=60.0, outcome="timeout")
+    return Observation(latency_s=1.0 + i, loss=1.0 / (1 + i), samples=100)
+
+
+def some_rounds_old(policy=None, **settings):
+    scheduler = Scheduler(policy, cohort_size=3, clock=lambda: 0.0, **settings)
+    scheduler.join(IDS, samples=[100.0] * 12)
+    run(scheduler, 30)
+    return scheduler
+
+
+def test_a_file_is_loaded_with_other_settings(tmp_path):
+    scheduler = some_rounds_old(over_selection="auto", deadline_s=60.0, late="drop")
+    scheduler.save(tmp_path / "s")
+    before = scheduler.table()
+    changed = Scheduler.load(tmp_path / "s", cohort_size=5, over_selection=1.2)
+    assert (changed.cohort_size, changed.over_selection) == (5, 1.2)
+    assert changed.plan == RoundPlan(
+        target_responses=5, over_selection=1.2, deadline_s=60.0, late="drop"
+    )
+    assert changed.table() == before
+    assert len(changed.select()) == 6
+    with pytest.raises(InvalidInput, match="cohort_size"):
+        Scheduler.load(tmp_path / "s", cohort_size=0)
+    with pytest.raises(InvalidInput, match="over_selection"):
+        Scheduler.load(tmp_path / "s", over_selection=0.5)
+
+
+def test_settings_assigned_in_a_round_count_from_the_next_round_on():
+    scheduler = some_rounds_old(max_open_rounds=2)
+    cohort = scheduler.select()
+    scheduler.cohort_size = 1
+    scheduler.observe(dict.fromkeys(cohort[:1], 1.0))
+    assert [one.round for one in scheduler.pending()] == [cohort.round], "it still needs three"
+    assert len(scheduler.select()) == 1
+
+
+def test_a_lower_limit_of_open_rounds_closes_the_oldest_with_the_next_select():
+    closed = []
+    scheduler = Scheduler(UniformRandom(), cohort_size=2, max_open_rounds=4, on_round=closed.append)
+    scheduler.join(IDS)
+    for _ in range(4):
+        scheduler.select()
+    scheduler.max_open_rounds = 2
+    assert len(scheduler.pending()) == 4
+    scheduler.select()
+    assert [one.round for one in scheduler.pending()] == [4, 5]
+    assert [record.round for record in closed] == [1, 2, 3]
+
+
+def test_from_pace_to_bsfl_keeps_what_is_known(tmp_path):
+    scheduler = some_rounds_old(Pace())
+    assert all(row["invitations"] for row in scheduler.table())
+    scheduler.save(tmp_path / "s")
+    by_speed = BSFL(alpha=0.0, index=UCBIndex(confidence_width="none"))
+    changed = Scheduler.load(tmp_path / "s", policy=by_speed, cohort_size=4, clock=lambda: 0.0)
+    assert changed.policy == by_speed
+    assert changed.table() == scheduler.table(), "invitations, latencies, participations stay"
+    assert changed.round == scheduler.round
+    assert changed.select() == [f"phone-{i}" for i in range(4)], "by what Pace has seen of them"
+    for client in IDS:
+        assert "never been selected" not in str(changed.explain(client)), "none is new"
+        assert changed.explain(client).unit == "index"
+    run(changed, 5)
+    changed.save(tmp_path / "s")
+    assert Scheduler.load(tmp_path / "s").policy == by_speed
+
+
+def test_the_new_policy_has_seen_one_response_of_each_client(tmp_path):
+    scheduler = some_rounds_old(Pace())
+    scheduler.save(tmp_path / "s")
+    changed = Scheduler.load(tmp_path / "s", policy=BSFL(tau_min=1.0))
+    latency = {row["client"]: row["latency_s"] for row in scheduler.table()}
+    memory = changed.state.memory
+    for k, client in enumerate(IDS):
+        assert memory.observed[k] == (latency[client] is not None)
+        if latency[client] is not None:
+            assert memory.mean[k] == pytest.approx(1.0 / latency[client], rel=1e-6)
+
+
+def test_settings_that_give_the_state_its_meaning_start_it_anew(tmp_path):
+    scheduler = some_rounds_old(BSFL(alpha=1.0))
+    scheduler.save(tmp_path / "s")
+    other_alpha = Scheduler.load(tmp_path / "s", policy=BSFL(alpha=2.0))
+    assert np.array_equal(other_alpha.state.memory.observed, scheduler.state.memory.observed)
+    discounted = Scheduler.load(tmp_path / "s", policy=BSFL(alpha=1.0, memory=Discounted(0.9)))
+    assert discounted.state.memory.observed.max() == 1
+    assert discounted.table() == scheduler.table()
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_every_policy_takes_over_from_pace_in_an_open_round(name, tmp_path):
+    scheduler = some_rounds_old(Pace(), late="drop")
+    cohort = scheduler.select()
+    scheduler.observe({cohort[0]: observed(cohort[0])})
+    scheduler.save(tmp_path / "s")
+    policy = POLICIES.make(name, **POLICIES[name].example)
+    changed = Scheduler.load(tmp_path / "s", policy=policy, clock=lambda: 0.0)
+    assert changed.table() == scheduler.table()
+    assert changed.pending() == [cohort]
+    assert changed.observe({c: observed(c) for c in cohort[1:]}, round=cohort) == {}
+    run(changed, 10)
+    assert changed.round == scheduler.round + 10
+    changed.save(tmp_path / "s")
+    again = Scheduler.load(tmp_path / "s", clock=lambda: 0.0)
+    assert repr(again.policy) == repr(changed.policy)
+    assert again.select() == changed.select()
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_pace_takes_over_from_every_policy(name, tmp_path):
+    policy = POLICIES.make(name, **POLICIES[name].example)
+    scheduler = some_rounds_old(policy)
+    scheduler.save(tmp_path / "s")
+    changed = Scheduler.load(tmp_path / "s", policy=Pace())
+    assert changed.table() == scheduler.table()
+    run(changed, 3)
+
+
+def test_a_policy_that_does_not_fit_is_rejected_and_the_file_stays(tmp_path):
+    scheduler = some_rounds_old(UniformRandom())
+    path = tmp_path / "s"
+    scheduler.save(path)
+    content = path.read_bytes()
+    for wrong, message in (
+        (BSFL, "got the class BSFL"),
+        ("bsfl", "policy must be an object"),
+        (Genie(mean_speed=[0.5, 0.5]), "mean_speed"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            Scheduler.load(path, policy=wrong)
+    assert path.read_bytes() == content
+    assert saved_state(Scheduler.load(path, clock=lambda: 0.0)) == saved_state(scheduler)
+
+
+def test_a_policy_that_cannot_forget_is_no_policy_for_a_scheduler_that_does(tmp_path):
+    scheduler = some_rounds_old(UniformRandom(), forget_after=50)
+    scheduler.save(tmp_path / "s")
+    with pytest.raises(InvalidInput, match="mean_speed"):
+        Scheduler.load(tmp_path / "s", policy=Genie(mean_speed=np.linspace(0.1, 0.9, 12)))
+
+
+def test_a_custom_policy_must_be_given_again(tmp_path):
+    class Custom(UniformRandom):
+        pass
+
+    scheduler = some_rounds_old(Custom())
+    scheduler.save(tmp_path / "s")
+    with pytest.raises(StateFileError, match="custom policy"):
+        Scheduler.load(tmp_path / "s")
+    again = Scheduler.load(tmp_path / "s", policy=Custom())
+    assert again.select() == scheduler.select()
+    assert TiFL(tau_max=9.0) == Scheduler.load(tmp_path / "s", policy=TiFL(tau_max=9.0)).policy

@@ -109,3 +109,13 @@ def test_late_responses_are_discounted_from_their_own_round(applied):
 def test_bad_settings_are_rejected(settings, message):
     with pytest.raises(InvalidInput, match=message):
         UcbCs(**settings)
+
+
+def test_a_client_that_was_observed_under_another_policy_counts_as_unseen():
+    driver = drive(UcbCs(sigma=1.0), 2, 1, samples=np.ones(2))
+    driver.state.loss_sum[:] = -3.0, 2.0  # as after Scheduler.load(policy=UcbCs())
+    driver.task.round = 3
+    context = driver.context()
+    with np.errstate(all="raise"):
+        index = driver.policy.index(driver.state, context, np.arange(2))
+    assert index.tolist() == [np.inf, np.inf]

@@ -100,7 +100,8 @@ class UcbCs(Policy):
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = state.loss_sum[clients] / state.count[clients]  # both fade equally
             width = 0.0 if certain else spread * np.sqrt(2.0 * np.log(rounds) / count)
-        return np.where(unseen, np.inf, mean + width)
+            index = mean + width
+        return np.where(unseen, np.inf, index)
 
 
 def last_spread(state: UcbCsState, context: RoundContext) -> float:

@@ -2,8 +2,8 @@
 
 BsflError
 ├── InvalidInput           a value breaks a stated rule (also a ValueError)
-│   ├── UnknownClient      the fleet has never met this client
-│   └── NotSelected        an answer from a client nobody is waiting for
+│   ├── UnknownClient      this client never joined, or was forgotten
+│   └── NotSelected        a response of a client without a pending invitation
 ├── FileInUse              another scheduler writes this file; nothing was saved
 ├── NotEnoughClients       a federation has too few clients, and waiting did not help
 ├── StateFileError         a saved scheduler cannot be read; nothing was loaded
@@ -27,11 +27,11 @@ class InvalidInput(BsflError, ValueError):
 
 
 class UnknownClient(InvalidInput):
-    """The fleet has never met this client."""
+    """This client never joined, or was forgotten."""
 
 
 class NotSelected(InvalidInput):
-    """An answer arrived from a client nobody is waiting for."""
+    """A response came from a client that has no pending invitation."""
 
 
 class FileInUse(BsflError):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive
 
+from bsfl import Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import CsUcbQ, make_policy
 
@@ -67,3 +68,13 @@ def test_the_index_is_capped_at_one():
 def test_bad_settings_are_rejected(settings, message):
     with pytest.raises(InvalidInput, match=message):
         make_policy("cs-ucb-q", tau_max=1, **settings)
+
+
+def test_a_client_that_joins_without_samples_does_not_block_responses():
+    scheduler = Scheduler(CsUcbQ(tau_max=10.0), cohort_size=1)
+    scheduler.join(["ann", "bob"], samples=[1, 2])
+    cohort = scheduler.select()
+    scheduler.join(["cem"])
+    assert scheduler.observe(dict.fromkeys(cohort, 2.0)) == {}
+    with pytest.raises(InvalidInput, match="1 of 3 clients have none"):
+        scheduler.select()

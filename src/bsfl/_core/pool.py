@@ -162,18 +162,29 @@ class PoolView(StateView):
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """n_k of every member, 0 for a client that left."""
+        """n_k of every member, 0 for a client that left; an error if one is unknown."""
+        self.check_sizes()
+        return self.known_sizes
+
+    @cached_property
+    def known_sizes(self) -> FloatArray:
+        """n_k of every member, 0 where it is unknown and for a client that left."""
+        sizes = np.nan_to_num(self.column("samples"))
+        return sizes if self.members is None else np.where(self.members, sizes, 0.0)
+
+    def check_sizes(self) -> None:
+        """Check that the samples of every member are known."""
         samples = self.samples
         if samples is None:
             raise InvalidInput("this policy needs every client's samples; register them first")
-        sizes = samples if self.members is None else np.where(self.members, samples, 0.0)
-        n_unknown = int(np.count_nonzero(np.isnan(sizes)))
-        if n_unknown:
+        unknown = np.isnan(samples)
+        if self.members is not None:
+            unknown &= self.members
+        if unknown.any():
             raise InvalidInput(
-                "this policy needs every client's samples, "
-                f"{n_unknown:,} of {self.n_members:,} clients have none; register them first"
+                f"this policy needs every client's samples, {np.count_nonzero(unknown):,} of "
+                f"{self.n_members:,} clients have none; register them first"
             )
-        return sizes
 
     @cached_property
     def significance(self) -> FloatArray:

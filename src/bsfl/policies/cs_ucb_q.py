@@ -65,6 +65,8 @@ class CsUcbQ(Policy):
 
     def select(self, state: Queued, context: RoundContext, rng: Rng) -> IntArray:
         clients = context.available
+        if context.pool.samples is not None:
+            context.pool.check_sizes()
         scale = 2.0 * self.exploration
         width = hoeffding_width(context.task.invitations[clients], t=context.round, scale=scale)
         index = np.minimum(1.0, state.mean[clients] + width)
@@ -85,5 +87,5 @@ class CsUcbQ(Policy):
         budget = self.phi * context.n_invited
         if context.pool.samples is None:
             return np.full(len(clients), budget / max(context.n_clients, 1))
-        shares = budget * context.pool.sizes[clients] / context.pool.total_size
-        return np.minimum(1.0, shares)
+        sizes = context.pool.known_sizes
+        return np.minimum(1.0, budget * sizes[clients] / (float(sizes.sum()) or 1.0))

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from bsfl import Observation, Scheduler
-from bsfl.fleet import Fleet
-from bsfl.fleet.latency import Flaky, Latencies
-from bsfl.fleet.populations import POPULATIONS
 from bsfl.random import stream
+from bsfl.simulation import SimulatedClients
+from bsfl.simulation.latency import Flaky, Latencies
+from bsfl.simulation.populations import POPULATIONS
 from bsfl.studies.advice import Advice, ResponseLog, read_log
 from bsfl.studies.advice.trials import Setting, run_setting
 from bsfl.studies.advice.warm_start import warm_start
@@ -39,7 +39,7 @@ def latencies(name: str, seed: int, devices: str) -> Latencies:
     return POPULATIONS[known.get(name, name)](K, rng)
 
 
-def write_log(fleet: Fleet, path: Path, n_rounds: int) -> None:
+def write_log(fleet: SimulatedClients, path: Path, n_rounds: int) -> None:
     """Write what random selection shows of a fleet."""
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -54,7 +54,9 @@ def write_log(fleet: Fleet, path: Path, n_rounds: int) -> None:
 def played(truth: Latencies, setting: Setting, deadline_s: float) -> dict[str, float]:
     """Return what a setting comes to on the fleet itself, with new seeds."""
     made = {"latency": truth, "tau_min": 1e-3, "tau_max": deadline_s}
-    runs = [run_setting(Fleet(**made, seed=1000 + i), setting, ROUNDS) for i in range(SEEDS)]
+    runs = [
+        run_setting(SimulatedClients(**made, seed=1000 + i), setting, ROUNDS) for i in range(SEEDS)
+    ]
     return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 
@@ -69,7 +71,9 @@ def first_rounds_s(truth: Latencies, setting: Setting, log: ResponseLog, *, is_w
             scheduler = warm_start(log, setting.made(), **numbers)
         scheduler.plan = setting.plan()
         scheduler.join(log.clients)
-        fleet = Fleet(latency=truth, tau_min=1e-3, tau_max=log.deadline_s, seed=500 + seed)
+        fleet = SimulatedClients(
+            latency=truth, tau_min=1e-3, tau_max=log.deadline_s, seed=500 + seed
+        )
         for t in range(1, 21):
             drawn = fleet.latencies(t, 0.0)
             cohort = scheduler.select(available=log.clients)
@@ -100,7 +104,7 @@ def main() -> None:
     print(f"| fleet | setting | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}")
     for name in [*args.fleets, *["devices"] * bool(args.devices)]:
         truth, deadline_s = latencies(name, 11, args.devices), DEADLINES[name]
-        fleet = Fleet(latency=truth, tau_min=1e-3, tau_max=deadline_s, seed=77)
+        fleet = SimulatedClients(latency=truth, tau_min=1e-3, tau_max=deadline_s, seed=77)
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder, "log.csv")
             write_log(fleet, log, args.rounds)

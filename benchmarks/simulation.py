@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine
 
-from bsfl.scenario import find_scenario
+from bsfl.experiments import find_scenario
 from bsfl.simulation import simulate
 from bsfl.solvers import solve_exact
 

@@ -3,7 +3,7 @@
 import copy
 import tomllib
 
-from bsfl.scenario import parse_scenario
+from bsfl.experiments import parse_scenario
 
 SMALL = """
 title = "small"

@@ -15,10 +15,9 @@ import typer
 from typer.testing import CliRunner
 
 from bsfl.cli.app import app
+from bsfl.experiments import open_results, shipped_scenarios
 from bsfl.extras import EXTRA_OF, pip_line
 from bsfl.policies import POLICIES
-from bsfl.runs import open_results
-from bsfl.scenario import shipped_scenarios
 from bsfl.studies import FIGURES, PAPER_SCENARIOS, STUDIES
 from small_scenario import SMALL
 

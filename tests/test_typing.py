@@ -37,10 +37,10 @@ from bsfl import (
     compare,
 )
 from bsfl.errors import BsflError, InvalidInput
-from bsfl.fleet import Fleet, Sampled, lognormal
+from bsfl.simulation import SimulatedClients, Sampled, lognormal
 from bsfl.learning import Evaluation, Update
-from bsfl.runs import Results, open_results
-from bsfl.scenario import Scenario, find_scenario
+from bsfl.experiments import Results, open_results
+from bsfl.experiments import Scenario, find_scenario
 from bsfl.testing import PolicyDriver, check_policy
 from bsfl.types import State
 
@@ -98,7 +98,7 @@ def loop() -> list[str]:
     return cohort
 
 
-def run(fleet: Fleet) -> Comparison:
+def run(fleet: SimulatedClients) -> Comparison:
     policies: dict[str, str | type[Policy] | Policy] = {
         "mine": LeastSelected(),
         "min-participation": BSFL(alpha=MinParticipation(0.8)),
@@ -114,10 +114,10 @@ def run(fleet: Fleet) -> Comparison:
     return found
 
 
-def fleet() -> Fleet:
+def fleet() -> SimulatedClients:
     steady = lognormal(np.geomspace(1.0, 9.0, 20), np.full(20, 0.1))
     wild = Sampled(20, lambda t, rng: 0.1 + rng.gamma(2.0, 3.0, 20))
-    return Fleet(latency=steady if len(loop()) else wild, tau_min=0.1, tau_max=60.0)
+    return SimulatedClients(latency=steady if len(loop()) else wild, tau_min=0.1, tau_max=60.0)
 
 
 driver = PolicyDriver(LeastSelected(), n_clients=3, target_responses=1, samples=[1, 2, 3])

@@ -11,8 +11,8 @@ import numpy as np
 
 from bsfl import BSFL, CsUcb, Pace, UniformRandom
 from bsfl.estimators.fairness import gini
+from bsfl.experiments import find_scenario
 from bsfl.report.plots import POLICY_LOOKS, Look
-from bsfl.scenario import find_scenario
 from bsfl.simulation import Objective, simulate
 
 mpl.use("agg")

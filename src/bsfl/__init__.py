@@ -30,7 +30,7 @@ from bsfl.types import (
 )
 
 if TYPE_CHECKING:
-    from bsfl.comparison import Comparison, compare
+    from bsfl.experiments.comparison import Comparison, compare
 
 __version__ = "0.2.0"
 
@@ -71,4 +71,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'bsfl' has no attribute {name!r}")
-    return getattr(import_module("bsfl.comparison"), name)
+    return getattr(import_module("bsfl.experiments.comparison"), name)

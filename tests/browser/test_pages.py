@@ -6,9 +6,9 @@ import pytest
 
 from bsfl import Observation, Scheduler
 from bsfl.dashboard.page import inspected_page
+from bsfl.experiments import run_scenario
 from bsfl.frame import SHOWN
 from bsfl.report import scenario_report
-from bsfl.runs import run_scenario
 from served import served
 from small_scenario import parse
 

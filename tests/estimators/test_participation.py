@@ -18,13 +18,13 @@ from bsfl._core.events import Join, Leave
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
 from bsfl.estimators.participation import LearnedWeight, participation_ratios
-from bsfl.scenario.fleet_spec import FleetSpec
+from bsfl.experiments.clients_spec import ClientsSpec
 from bsfl.simulation import simulate
 from bsfl.testing import PolicyDriver
 from saved_state import saved_state
 
 K, M = 200, 10
-PHONES = FleetSpec(
+PHONES = ClientsSpec(
     n_clients=K, tau_min=2.0, tau_max=180.0, population="phones", population_settings={}
 )
 BERNSTEIN = UCBIndex(confidence_width="bernstein")

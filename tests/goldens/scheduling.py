@@ -153,7 +153,7 @@ SILENT = 90
 """A round in which every response is lost."""
 
 
-class Fleet:
+class SimulatedClients:
     """What is true of the clients in every round."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class Fleet:
 class Conditions:
     """What happens to each client in one round, whether it is invited or not."""
 
-    def __init__(self, fleet: Fleet, t: int) -> None:
+    def __init__(self, fleet: SimulatedClients, t: int) -> None:
         rng = np.random.default_rng([SEED, t])
         absent = rng.random(N_CLIENTS) < fleet.absent
         latency = fleet.median_s * np.exp(fleet.sigma * rng.normal(size=N_CLIENTS))
@@ -207,7 +207,7 @@ class Drive:
     """
 
     def __init__(self, adapter: Adapter, *, has_spare: bool) -> None:
-        self.adapter, self.has_spare, self.fleet = adapter, has_spare, Fleet()
+        self.adapter, self.has_spare, self.fleet = adapter, has_spare, SimulatedClients()
         self.pending: dict[int, tuple[int, int, Any, Response]] = {}
         """By client: when its response is reported, the round that it is of, its token, and it."""
         self.n_late = 0

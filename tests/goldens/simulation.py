@@ -11,13 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.fleet import POPULATIONS, Flaky, Fleet, Independent, Intervals
+from bsfl.experiments import read_scenario
+from bsfl.experiments.runner import play
 from bsfl.learning.task import Evaluation, Update
 from bsfl.policies import make_policy
 from bsfl.rounds import BufferPlan
-from bsfl.runs.run import play
-from bsfl.scenario import read_scenario
-from bsfl.simulation import Training, simulate
+from bsfl.simulation import (
+    POPULATIONS,
+    Flaky,
+    Independent,
+    Intervals,
+    SimulatedClients,
+    Training,
+    simulate,
+)
 from bsfl.types import RoundPlan
 
 N_CLIENTS, COHORT_SIZE, N_ROUNDS = 60, 6, 120
@@ -56,7 +63,7 @@ class SmallTask:
         return Evaluation(loss=sum(loss_of(params, k, 0) for k in range(N_CLIENTS)) / N_CLIENTS)
 
 
-def make_fleet(name: str) -> Fleet:
+def make_fleet(name: str) -> SimulatedClients:
     """Return a fleet by name.
 
     phones: phones that can be reached four times of five. phones-lossy: the same, and one in twenty
@@ -68,19 +75,19 @@ def make_fleet(name: str) -> Fleet:
     if name == "bimodal":
         latency = Flaky(POPULATIONS["authors-bimodal"](N_CLIENTS, rng), 0.03)
         more = {"tau_min": 0.05, "tau_max": DEADLINE_S[name], "availability": Independent(0.7)}
-        return Fleet(latency=latency, **more, **settings)
+        return SimulatedClients(latency=latency, **more, **settings)
     if name == "churn":
         latency = POPULATIONS["lognormal"](N_CLIENTS, rng, median=8.0, spread=0.7, sigma=0.3)
         start, end, offsets, period_s = visits(rng)
         lives = Intervals(start, end, offsets, period_s=period_s)
         more = {"tau_min": 0.5, "tau_max": DEADLINE_S[name], "availability": lives}
-        return Fleet(latency=latency, **more, **settings)
+        return SimulatedClients(latency=latency, **more, **settings)
     rng = np.random.default_rng([4711, *b"phones"])
     latency = POPULATIONS["phones"](N_CLIENTS, rng, samples=settings["samples"], jitter=0.3)
     if name == "phones-lossy":
         latency = Flaky(latency, 0.05)
     more = {"tau_min": 2.0, "tau_max": DEADLINE_S[name], "availability": Independent(0.8)}
-    return Fleet(latency=latency, **more, **settings)
+    return SimulatedClients(latency=latency, **more, **settings)
 
 
 def make_plan(name: str, deadline_s: float) -> RoundPlan | BufferPlan | None:

@@ -19,8 +19,8 @@ from typing import Any
 os.environ.setdefault("PJRT_NPROC", "1")  # sums in one order; JAX reads it when it starts
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
 
-from bsfl.runs.run import play
-from bsfl.scenario import parse_scenario
+from bsfl.experiments import parse_scenario
+from bsfl.experiments.runner import play
 
 from . import store
 

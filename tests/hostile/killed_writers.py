@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from bsfl import Scheduler
@@ -37,7 +38,9 @@ def temporaries(folder):
 def forked(work):
     """Run work(pipe) in a process of its own; return its number and where to read its pipe."""
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():  # JAX warns of every fork if another test has loaded it
+        warnings.filterwarnings("ignore", message=r"os\.fork")
+        child = os.fork()
     if child:
         os.close(writing)
         return child, reading

@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from bsfl.experiments import parse_scenario, run_scenario
 from bsfl.report import scenario_report
 from bsfl.report.scenario import MAX_BARS, in_order, learned_speeds
-from bsfl.runs import run_scenario
-from bsfl.scenario import parse_scenario
 
 MARKUP = "<img src=x onerror=alert(1)>"
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.fleet import Fleet
-from bsfl.fleet.latency import Recorded
 from bsfl.learning import Evaluation, Update
 from bsfl.policies import F3ast, Luo, UniformRandom
 from bsfl.policy import Policy
 from bsfl.rounds import BufferPlan, staleness_weight
-from bsfl.simulation import Training, simulate
+from bsfl.simulation import SimulatedClients, Training, simulate
+from bsfl.simulation.latency import Recorded
 from bsfl.simulation.training import Absence
 from bsfl.types import OK, TIMEOUT, RoundPlan
 
@@ -70,7 +69,7 @@ class InTurn(Policy):
 def fleet(*latencies, tau_max=100.0):
     """A fleet in which client k always takes latencies[k]."""
     known = [np.array([seconds]) for seconds in latencies]
-    return Fleet(latency=Recorded(known), tau_min=0.1, tau_max=tau_max)
+    return SimulatedClients(latency=Recorded(known), tau_min=0.1, tau_max=tau_max)
 
 
 def play(clients, plan, rounds, training=None):
@@ -208,7 +207,9 @@ def test_weights_of_a_policy_move_the_model(plan, moved):
 def test_unbiased_weights_lead_to_the_mean_of_all_data(policy):
     """A client with more data, or a faster one, is selected more often and weighs less for it."""
     seconds = [np.array([s]) for s in (3.0, 5.0, 12.0, 4.0, 7.0, 2.5)]
-    clients = Fleet(latency=Recorded(seconds), tau_min=0.1, tau_max=100.0, samples=SAMPLES * 1.0)
+    clients = SimulatedClients(
+        latency=Recorded(seconds), tau_min=0.1, tau_max=100.0, samples=SAMPLES * 1.0
+    )
     training = Training(Walk(), seed=0)
     records = simulate(policy, clients, cohort_size=2, rounds=1500, training=training)
     model = np.array([record.test_loss for record in records])[300:]

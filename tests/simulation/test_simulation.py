@@ -8,15 +8,20 @@ import pytest
 from bsfl._core.events import OpenRound
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini, participation
-from bsfl.fleet import Flaky, Fleet, Independent, Intervals, Scaled, lognormal
 from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, CsUcb, Genie, UniformRandom
 from bsfl.rounds import BufferPlan
 from bsfl.simulation import (
+    Flaky,
+    Independent,
+    Intervals,
     Objective,
     RegretMeter,
+    Scaled,
+    SimulatedClients,
     Training,
     growth_exponent,
+    lognormal,
     regret_bound,
     simulate,
 )
@@ -29,7 +34,7 @@ from bsfl.types import TIMEOUT, RoundPlan, RoundReport
 def fleet(k=12, seed=0, **more):
     medians = np.random.default_rng(seed).uniform(2.0, 30.0, k)
     settings = {"latency": lognormal(medians, np.full(k, 0.2)), "tau_min": 1.0, "tau_max": 60.0}
-    return Fleet(**(settings | {"seed": seed} | more))
+    return SimulatedClients(**(settings | {"seed": seed} | more))
 
 
 def run(*cohort, latencies, **settings):

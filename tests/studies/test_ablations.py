@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from bsfl.analysis.statistics import at_same_gini
 from bsfl.estimators.fairness import gini
+from bsfl.experiments import find_scenario, parse_scenario, run_scenario
+from bsfl.experiments.statistics import at_same_gini
 from bsfl.report import figures_matplotlib
-from bsfl.runs import run_scenario
-from bsfl.scenario import find_scenario, parse_scenario
 from bsfl.studies import ABLATIONS, STUDIES, ablations, radius
 from bsfl.studies.study import Effort
 

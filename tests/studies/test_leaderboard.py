@@ -7,14 +7,13 @@ import pytest
 
 pytest.importorskip("jax", reason="training needs the extra sim")
 
-from bsfl.analysis.metrics import METRICS
-from bsfl.analysis.statistics import at_same_gini
-from bsfl.analysis.summary import summarise
-from bsfl.analysis.target import at_equal_times, evaluated, find_target, time_to
 from bsfl.errors import InvalidInput
+from bsfl.experiments import Results, find_scenario, open_results, parse_scenario, run_scenario
+from bsfl.experiments.metrics import METRICS
+from bsfl.experiments.statistics import at_same_gini
+from bsfl.experiments.summary import summarise
+from bsfl.experiments.target import at_equal_times, evaluated, find_target, time_to
 from bsfl.policies import POLICIES, make_policy
-from bsfl.runs import Results, open_results, run_scenario
-from bsfl.scenario import find_scenario, parse_scenario
 from bsfl.studies import leaderboard as lb
 from bsfl.studies.study import Effort, with_policies
 
@@ -102,7 +101,7 @@ def test_accuracy_is_compared_at_equal_time(board):
 @pytest.mark.slow
 def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     made, folder, _ = board
-    monkeypatch.setattr("bsfl.runs.run.run_one", None)
+    monkeypatch.setattr("bsfl.experiments.runner.run_one", None)
     monkeypatch.setattr(lb, "find_scenario", lambda _: scenario)
     monkeypatch.setattr(lb, "_run_untrained", None)
     monkeypatch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0})})

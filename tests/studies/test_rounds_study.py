@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("jax", reason="training needs the extra sim")
 
+from bsfl.experiments import parse_scenario
 from bsfl.rounds import BufferPlan
-from bsfl.scenario import parse_scenario
 from bsfl.studies import STUDIES, rounds
 from bsfl.studies.study import Effort
 

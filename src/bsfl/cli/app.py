@@ -33,7 +33,7 @@ from bsfl.policies import POLICIES, make_policy
 from bsfl.policy import LOSS, SAMPLES
 
 if TYPE_CHECKING:
-    from bsfl.runs import Results
+    from bsfl.experiments.results import Results
 
 NEEDED = {LOSS: "losses", SAMPLES: "samples"}
 """Names of what a policy can require clients to report."""
@@ -149,8 +149,10 @@ def run(
     Example: bsfl run phones --policy mine.py:LeastServed --set patience=5
     """
     with clear_errors():
-        from bsfl.runs import Results, run_scenario, watch
-        from bsfl.scenario import find_scenario, with_more_policies
+        from bsfl.experiments.files import find_scenario, with_more_policies
+        from bsfl.experiments.progress import watch
+        from bsfl.experiments.results import Results
+        from bsfl.experiments.runner import run_scenario
 
         if as_csv and as_json:
             raise InvalidInput("choose one of --csv and --json")
@@ -182,7 +184,7 @@ def _length(rounds: int | None, time_s: float | None) -> list[str]:
 
 def _print(results: "Results", *, as_csv: bool) -> None:
     """Print the results in a machine-readable form."""
-    from bsfl.analysis import summarise
+    from bsfl.experiments.summary import summarise
 
     summary = summarise(results)
     if not as_csv:
@@ -206,8 +208,8 @@ def report(
     with clear_errors():
         require(*FIGURES)
         from bsfl.cli.reports import write_and_show
+        from bsfl.experiments.results import open_results
         from bsfl.report import scenario_report
-        from bsfl.runs import open_results
 
         write_and_show(scenario_report(open_results(folder)), folder)
 

@@ -9,9 +9,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from bsfl.analysis.tables import Table
 from bsfl.cli.terminal import console, errors, say
 from bsfl.errors import InvalidInput
+from bsfl.experiments.tables import Table
 from bsfl.report import Report
 
 

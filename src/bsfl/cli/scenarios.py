@@ -38,7 +38,7 @@ def list_command() -> None:
 
     Example: bsfl scenarios list
     """
-    from bsfl.scenario import read_scenario, shipped_scenarios
+    from bsfl.experiments.files import read_scenario, shipped_scenarios
 
     table = Table(box=None, pad_edge=False)
     for column in ("scenario", "clients", "cohort", "rounds or time"):
@@ -60,7 +60,7 @@ def show(name: Name) -> None:
     Example: bsfl scenarios show demo
     """
     with clear_errors():
-        from bsfl.scenario import scenario_path
+        from bsfl.experiments.files import scenario_path
 
         typer.echo(scenario_path(name).read_text("utf-8"), nl=False)
 
@@ -77,7 +77,7 @@ def copy(
     Existing files are never overwritten. Example: bsfl scenarios copy demo mine.toml
     """
     with clear_errors():
-        from bsfl.scenario import scenario_path
+        from bsfl.experiments.files import scenario_path
 
         source = scenario_path(name)
         target = Path(source.name) if to is None else to

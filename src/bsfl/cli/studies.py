@@ -188,7 +188,7 @@ def advise(
     search resumes when the same command is run again. Example: bsfl advise rounds.jsonl
     """
     with clear_errors():
-        from bsfl.fleet.response_log import Columns
+        from bsfl.simulation.response_log import Columns
 
         columns = Columns(
             client=client_column,
@@ -234,7 +234,7 @@ def _conduct(
     require(*cli.SIMULATOR, *cli.FIGURES)
     made = STUDIES.make(study, **settings)
     from bsfl.cli.reports import check_folder, steps, write_and_show
-    from bsfl.runs import watch
+    from bsfl.experiments.progress import watch
     from bsfl.studies.study import Effort
 
     folder = validation.folder(Path("results", out) if isinstance(out, str) else out)

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.analysis.statistics import band
+from bsfl.experiments.statistics import band
 from bsfl.policies import POLICIES
 from bsfl.types import FloatArray
 

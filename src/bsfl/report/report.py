@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bsfl import frame
-from bsfl.analysis.tables import Table, explained
+from bsfl.experiments.tables import Table, explained
 from bsfl.extras import optional_imports
 from bsfl.frame import Cell, Column, Markup, asset, number, page, text
 from bsfl.persistence import alone_in, replace_file, write_json

@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.metrics import selections
-from bsfl.analysis.statistics import seeds_in_words
-from bsfl.analysis.summary import bound, summarise
-from bsfl.analysis.tables import summary_table
-from bsfl.analysis.target import evaluated, find_target
-from bsfl.analysis.verdict import verdict
 from bsfl.estimators.fairness import lorenz, participation
-from bsfl.fleet.split import Split
+from bsfl.experiments.learning_spec import LearningSpec
+from bsfl.experiments.metrics import selections
+from bsfl.experiments.results import Results, read_manifest, took_part
+from bsfl.experiments.statistics import seeds_in_words
+from bsfl.experiments.summary import bound, summarise
+from bsfl.experiments.tables import summary_table
+from bsfl.experiments.target import evaluated, find_target
+from bsfl.experiments.verdict import verdict
+from bsfl.learning.partition import Partition
 from bsfl.report.plots import (
     BAND_SEEDS,
     Bars,
@@ -26,8 +28,6 @@ from bsfl.report.plots import (
     curve,
 )
 from bsfl.report.report import Report
-from bsfl.runs import Results, read_manifest, took_part
-from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.types import FloatArray, IntArray, RoundPlan
 
 N_POINTS = 300
@@ -195,7 +195,7 @@ def data_plot(results: Results) -> Plot:
     )
 
 
-def in_words(split: Split) -> str:
+def in_words(split: Partition) -> str:
     """Return a split in words: sizes, label skew, and errors in the data."""
     low, middle, high = np.percentile(split.sizes, [0, 50, 100])
     words = f"{split.n_clients:,} clients hold {low:,.0f} to {high:,.0f} samples"

@@ -1,7 +1,62 @@
-"""The virtual-clock loop, and regret against the genie."""
+"""The simulator: clients on a virtual clock, the loops of rounds, and regret against the oracle.
 
+clients     who is simulated     latency, populations, traces    how long they take
+simulate    the loops            availability, intervals, week   when they are available
+training    the global model     regret                          what the oracle would have earned
+"""
+
+from bsfl.simulation.availabilities import AVAILABILITIES
+from bsfl.simulation.availability import (
+    Always,
+    Independent,
+    RecordedAvailability,
+    read_availability,
+)
+from bsfl.simulation.clients import SimulatedClients
+from bsfl.simulation.intervals import Intervals, read_intervals
+from bsfl.simulation.latency import (
+    Flaky,
+    Latencies,
+    Recorded,
+    Sampled,
+    Scaled,
+    Swapped,
+    clipped_normal,
+    inverse_normal,
+    lognormal,
+    shifted_exponential,
+)
+from bsfl.simulation.populations import POPULATIONS
 from bsfl.simulation.regret import Objective, RegretMeter, growth_exponent, regret_bound
 from bsfl.simulation.simulate import simulate
 from bsfl.simulation.training import Training
+from bsfl.simulation.week import phone_week
 
-__all__ = ["Objective", "RegretMeter", "Training", "growth_exponent", "regret_bound", "simulate"]
+__all__ = [
+    "AVAILABILITIES",
+    "POPULATIONS",
+    "Always",
+    "Flaky",
+    "Independent",
+    "Intervals",
+    "Latencies",
+    "Objective",
+    "Recorded",
+    "RecordedAvailability",
+    "RegretMeter",
+    "Sampled",
+    "Scaled",
+    "SimulatedClients",
+    "Swapped",
+    "Training",
+    "clipped_normal",
+    "growth_exponent",
+    "inverse_normal",
+    "lognormal",
+    "phone_week",
+    "read_availability",
+    "read_intervals",
+    "regret_bound",
+    "shifted_exponential",
+    "simulate",
+]

@@ -7,8 +7,8 @@ import numpy as np
 from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
-from bsfl.fleet import Fleet
-from bsfl.fleet.latency import Phase
+from bsfl.simulation.clients import SimulatedClients
+from bsfl.simulation.latency import Phase
 from bsfl.solvers import energy, solve_exact
 from bsfl.types import FloatArray, IntArray, RoundContext
 
@@ -42,7 +42,7 @@ class RegretMeter:
     negative. The paper searches all cohorts for the maximum; the exact solver finds it at any K.
     """
 
-    def __init__(self, objective: Objective, fleet: Fleet) -> None:
+    def __init__(self, objective: Objective, fleet: SimulatedClients) -> None:
         self.objective, self.fleet = objective, fleet
         self._phase: Phase | None = None
         self._mean_speed: FloatArray = np.zeros(0)

@@ -15,10 +15,10 @@ from bsfl import validation
 from bsfl._core.engine import Engine
 from bsfl._core.events import CloseRound, Describe, OpenRound, Respond, SetAvailability
 from bsfl._core.policies import check_policy
-from bsfl.fleet import Fleet
-from bsfl.fleet.false_reports import FalseReports
 from bsfl.policy import Policy
 from bsfl.rounds import Buffer, BufferPlan
+from bsfl.simulation.clients import SimulatedClients
+from bsfl.simulation.false_reports import FalseReports
 from bsfl.simulation.in_flight import InFlight, Invitation, report_of, round_duration
 from bsfl.simulation.regret import Objective, RegretMeter
 from bsfl.simulation.training import Responses, Training
@@ -30,7 +30,7 @@ POLL_S = 10.0
 
 def simulate(
     policy: Policy,
-    fleet: Fleet,
+    fleet: SimulatedClients,
     *,
     cohort_size: int,
     rounds: int,
@@ -70,7 +70,7 @@ def simulate(
         yield from _simulate_rounds(policy, fleet, plan, meter=meter, training=training, **limits)
 
 
-def engine_for(policy: Policy, fleet: Fleet, plan: RoundPlan, **settings: Any) -> Engine:
+def engine_for(policy: Policy, fleet: SimulatedClients, plan: RoundPlan, **settings: Any) -> Engine:
     """Return an engine that knows what the server may know of simulated clients."""
     engine = Engine(policy, plan, n_clients=fleet.n_clients, **settings)
     known = {"samples": fleet.samples, "quality": fleet.quality, "features": fleet.features}
@@ -92,7 +92,7 @@ def set_available(engine: Engine, available: IntArray) -> None:
 
 def _simulate_rounds(
     policy: Policy,
-    fleet: Fleet,
+    fleet: SimulatedClients,
     plan: RoundPlan,
     *,
     rounds: int,
@@ -146,7 +146,7 @@ def _simulate_rounds(
 
 def _simulate_buffered(
     policy: Policy,
-    fleet: Fleet,
+    fleet: SimulatedClients,
     plan: BufferPlan,
     *,
     rounds: int,

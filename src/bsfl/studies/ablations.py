@@ -10,15 +10,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl.analysis.metrics import fair_selections, selections
-from bsfl.analysis.statistics import Interval, interval
-from bsfl.analysis.tables import table_of
 from bsfl.estimators.fairness import gini, participation
+from bsfl.experiments.files import find_scenario
+from bsfl.experiments.metrics import fair_selections, selections
+from bsfl.experiments.results import Results, took_part
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.statistics import Interval, interval
+from bsfl.experiments.tables import table_of
 from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.report.plots import Plot
-from bsfl.runs import Results, took_part
-from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort, changed
 from bsfl.types import FloatArray
 

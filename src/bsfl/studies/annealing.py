@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.statistics import interval
-from bsfl.analysis.tables import Table
+from bsfl.experiments.statistics import interval
+from bsfl.experiments.tables import Table
 from bsfl.extras import in_parallel
 from bsfl.random import stream
 from bsfl.report import Report

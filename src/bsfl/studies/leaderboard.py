@@ -15,21 +15,22 @@ from typing import Any
 import numpy as np
 
 from bsfl import validation
-from bsfl.analysis.summary import Summary, summarise
-from bsfl.analysis.tables import summary_table, winners_table
-from bsfl.analysis.target import at_the_end, find_target, time_to
-from bsfl.analysis.verdict import overall
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
+from bsfl.experiments.files import find_scenario
+from bsfl.experiments.learning_spec import LINEAR
+from bsfl.experiments.results import Results
+from bsfl.experiments.runner import play
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.summary import Summary, summarise
+from bsfl.experiments.tables import summary_table, winners_table
+from bsfl.experiments.target import at_the_end, find_target, time_to
+from bsfl.experiments.verdict import overall
 from bsfl.extras import in_parallel
 from bsfl.persistence import checksummed
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
-from bsfl.runs import Results
-from bsfl.runs.run import play
-from bsfl.scenario import Scenario, find_scenario
-from bsfl.scenario.learning_spec import LINEAR
 from bsfl.studies.study import ROUNDS, Effort, changed, totals, with_policies
 
 BENCHMARK_SUITE = (

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bsfl.analysis.summary import summarise
-from bsfl.analysis.tables import table_of
+from bsfl.experiments.files import find_scenario
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.summary import summarise
+from bsfl.experiments.tables import table_of
 from bsfl.report import Report
-from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import ROUNDS, Effort, changed, with_policies
 
 SCENARIO = "phones-iid"

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.estimators.generalization import signed_power
+from bsfl.experiments.files import find_scenario
+from bsfl.experiments.scenario import Scenario
 from bsfl.report import Report, scenario_report
 from bsfl.report.plots import Line, Panel, Plot, Rule
-from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import Effort, changed
 
 QUICK_PART, QUICK_SEEDS = 10, 3

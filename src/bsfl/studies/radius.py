@@ -5,12 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl.analysis.statistics import at_same_gini, interval
 from bsfl.estimators.fairness import gini, participation
+from bsfl.experiments.results import took_part
+from bsfl.experiments.run_file import Records
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.frame import Better
 from bsfl.report.plots import Line, Panel, Plot, curve
-from bsfl.runs import Records, took_part
-from bsfl.scenario import Scenario
 from bsfl.studies.ablations import Ablation, Found, Row, mean
 
 TURNS_LEFT_OUT = 3

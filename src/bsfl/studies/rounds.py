@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.statistics import Interval
-from bsfl.analysis.summary import Summary, summarise
-from bsfl.analysis.tables import table_of
+from bsfl.experiments.files import find_scenario
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.statistics import Interval
+from bsfl.experiments.summary import Summary, summarise
+from bsfl.experiments.tables import table_of
 from bsfl.report import Report
 from bsfl.report.plots import Bars, Panel, Plot
-from bsfl.scenario import Scenario, find_scenario
 from bsfl.studies.study import ROUNDS, Effort, with_policies
 
 SCENARIOS = ("phones-iid", "flaky", "phones-week")

@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from bsfl.estimators.fairness import participation
+from bsfl.experiments.parse import parse_scenario
+from bsfl.experiments.results import Results
+from bsfl.experiments.runner import run_scenario
+from bsfl.experiments.scenario import Scenario
 from bsfl.extras import optional_module
 from bsfl.report import Report
-from bsfl.runs import Results, run_scenario
-from bsfl.scenario import Scenario, parse_scenario
 from bsfl.types import IntArray, RoundRecord
 
 Steps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]

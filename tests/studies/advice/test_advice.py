@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from bsfl import Pace, Scheduler
 from bsfl.cli.app import app
 from bsfl.errors import InvalidInput
-from bsfl.fleet import Fleet
-from bsfl.fleet.latency import Flaky, lognormal
+from bsfl.simulation import SimulatedClients
+from bsfl.simulation.latency import Flaky, lognormal
 from bsfl.studies.advice import Advice, read_log, search
 from bsfl.studies.advice.search import Search, can_evaluate, first_settings, read_trials
 from bsfl.studies.advice.show import floor_section, floor_words, saving, trials_table
@@ -107,7 +107,7 @@ def test_code_can_be_pasted():
 def fleet_of(seconds, lost=0.0, deadline_s=10.0):
     seconds = np.array(seconds, dtype=float)
     latency = Flaky(lognormal(seconds, np.zeros(len(seconds))), np.broadcast_to(lost, len(seconds)))
-    return Fleet(latency=latency, tau_min=0.1, tau_max=deadline_s)
+    return SimulatedClients(latency=latency, tau_min=0.1, tau_max=deadline_s)
 
 
 def test_who_does_not_answer_had_its_chance_and_who_is_cut_did_not():

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bsfl.fleet import Fleet
-from bsfl.fleet.latency import Flaky
-from bsfl.fleet.populations import POPULATIONS
 from bsfl.random import stream
+from bsfl.simulation import SimulatedClients
+from bsfl.simulation.latency import Flaky
+from bsfl.simulation.populations import POPULATIONS
 from bsfl.studies.advice import Advice, read_log
 from bsfl.studies.advice.trials import ResampledFleets, Setting, run_setting
 from bsfl.studies.study import Effort
@@ -27,7 +27,7 @@ def fleet(name, seed):
     else:
         settings = {"path": str(DEVICES)} if name == "trace" else {}
         latency = POPULATIONS[name](K, rng, **settings)
-    return Fleet(latency=latency, tau_min=1e-3, tau_max=DEADLINES[name], seed=seed)
+    return SimulatedClients(latency=latency, tau_min=1e-3, tau_max=DEADLINES[name], seed=seed)
 
 
 def written(name, path):

@@ -12,10 +12,10 @@ import numpy as np
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.fleet.response_log import Columns
 from bsfl.monitoring.words import seconds
 from bsfl.policies import POLICIES, Pace
 from bsfl.report import Report
+from bsfl.simulation.response_log import Columns
 from bsfl.studies.advice import search
 from bsfl.studies.advice.log import ResponseLog, read_log
 from bsfl.studies.advice.search import RANDOM, Search

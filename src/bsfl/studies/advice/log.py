@@ -13,12 +13,12 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.clients import clean_id
 from bsfl.errors import InvalidInput
-from bsfl.fleet.client_rows import MAX_ROWS, quoted
-from bsfl.fleet.resampled import ClientPosterior, fit_posterior
-from bsfl.fleet.response_log import Columns, Row, columns_read, read_csv
 from bsfl.monitoring.journal import START, Entry, journal_files, read_journal
 from bsfl.monitoring.words import seconds
 from bsfl.persistence.statefile import MAGIC
+from bsfl.simulation.client_rows import MAX_ROWS, quoted
+from bsfl.simulation.response_log import Columns, Row, columns_read, read_csv
+from bsfl.studies.advice.resampled import ClientPosterior, fit_posterior
 from bsfl.types import (
     FAILED,
     LATENCY_RANGE,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.analysis.statistics import Interval
-from bsfl.analysis.tables import Table
+from bsfl.experiments.statistics import Interval
+from bsfl.experiments.tables import Table
 from bsfl.frame import Markup, data, text
 from bsfl.monitoring.words import seconds
 from bsfl.report import Section

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from bsfl._core.task import TaskView
-from bsfl.analysis.statistics import Interval, interval
 from bsfl.estimators.fairness import gini
-from bsfl.fleet import Fleet
-from bsfl.fleet.availability import Always, Availability, Independent, RecordedAvailability
-from bsfl.fleet.resampled import ClientPosterior
+from bsfl.experiments.statistics import Interval, interval
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.policy import PolicyWrapper
 from bsfl.random import stream
-from bsfl.simulation import simulate
+from bsfl.simulation.availability import Always, Availability, Independent, RecordedAvailability
+from bsfl.simulation.clients import SimulatedClients
+from bsfl.simulation.simulate import simulate
 from bsfl.studies.advice.log import ResponseLog
+from bsfl.studies.advice.resampled import ClientPosterior
 from bsfl.types import (
     TIMEOUT,
     FloatArray,
@@ -122,7 +122,7 @@ class Counting(PolicyWrapper):
     after other clients have closed the round, or after a deadline shorter than that of the log.
     """
 
-    def __init__(self, policy: Policy, fleet: Fleet) -> None:
+    def __init__(self, policy: Policy, fleet: SimulatedClients) -> None:
         super().__init__(policy)
         self.fleet = fleet
         self.served = np.zeros(fleet.n_clients, dtype=np.int64)
@@ -175,8 +175,8 @@ class ResampledFleets:
         fastest_s = float(log.latency_s[log.responded].min())
         return cls(log.posterior(), log.deadline_s, fastest_s, availability)
 
-    def fleet(self, seed: int) -> Fleet:
-        return Fleet(
+    def fleet(self, seed: int) -> SimulatedClients:
+        return SimulatedClients(
             latency=self.posterior.sample(stream(seed, "resampled")),
             tau_min=self.fastest_s,
             tau_max=self.deadline_s,
@@ -185,7 +185,7 @@ class ResampledFleets:
         )
 
 
-def run_setting(fleet: Fleet, setting: Setting, rounds: int, **more: Any) -> Numbers:
+def run_setting(fleet: SimulatedClients, setting: Setting, rounds: int, **more: Any) -> Numbers:
     """Simulate a setting on a fleet and return its numbers; `more` are options of its policy."""
     counted, clock_s, n_rounds = Counting(setting.made(**more), fleet), 0.0, 0
     m, plan = setting.cohort_size, setting.plan()

@@ -1,0 +1,189 @@
+"""Runs policies x seeds, in parallel and resumable."""
+
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bsfl.errors import InvalidInput
+from bsfl.experiments.checkpoint import Checkpointed
+from bsfl.experiments.learning_spec import LearningSpec
+from bsfl.experiments.results import Results, older_results
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.toml_tables import at
+from bsfl.extras import in_parallel, optional_module
+from bsfl.learning.task import Evaluation, Params, Task, Update
+from bsfl.persistence import alone_in
+from bsfl.policy import Policy, PolicyWrapper, Selection
+from bsfl.simulation.clients import SimulatedClients
+from bsfl.simulation.simulate import simulate
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundRecord, RoundReport, State
+
+XLA_THREADS = "PJRT_NPROC"
+"""Environment variable that says how many threads XLA has in a process, read when JAX starts."""
+
+XLA_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
+"""Environment variable that says where JAX keeps compiled programs, read when JAX starts."""
+
+
+def run_scenario(
+    scenario: Scenario, folder: str | Path, *, seeds: int | None = None, jobs: int = -1
+) -> Results:
+    """Run what is missing in the folder and return all results.
+
+    Args:
+        scenario: What to run.
+        folder: Where results are, or will be.
+        seeds: Number of seeds; None: as the scenario says.
+        jobs: Processes of joblib; -1: one per core. joblib.parallel_config moves the work to
+            another backend, such as a Ray or Dask cluster that shares the folder.
+    """
+    if jobs == 0 or jobs < -1:
+        raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
+    folder = Path(folder).absolute()  # workers of a cluster may start elsewhere
+    n_seeds = scenario.seeds if seeds is None else seeds
+    results = Results(folder, scenario, n_seeds, is_older=older_results(folder))
+    missing = results.missing()
+    workers = xla_threads()
+    if scenario.learning and "jax" in scenario.learning.packages:
+        keep_programs(workers)
+    if missing:
+        dry_run(scenario)
+    with alone_in(folder):
+        results.write_manifest()
+    results.is_older = False  # now every run has checksums
+    in_parallel(run_one, [(results, *run, workers, os.getpid()) for run in missing], jobs=jobs)
+    return results
+
+
+def xla_threads() -> int:
+    """Return how many threads XLA has in a process that trains: 1, unless the user says otherwise.
+
+    Processes with one core each do not wait for each other, and sums of numbers have the same
+    order, and so the same last digits, with any number of cores and processes.
+    """
+    value = os.environ.setdefault(XLA_THREADS, "1")
+    if not value.isdecimal() or int(value) == 0:
+        raise InvalidInput(
+            f"the environment variable {XLA_THREADS} must be 1, 2, ...; got {value!r}"
+        )
+    return int(value)
+
+
+def keep_programs(workers: int) -> None:
+    """Let processes share compiled programs, unless the user says where, or "" for nowhere.
+
+    A program is compiled for a processor and a number of threads, so each has a folder of its own.
+    """
+    cache = Path(optional_module("platformdirs").user_cache_dir("bsfl", appauthor=False))
+    folder = cache / "programs" / f"{platform.node()}-{workers}"
+    os.environ.setdefault(XLA_PROGRAMS, str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+
+def dry_run(scenario: Scenario) -> None:
+    """Simulate one round of every policy, so that errors show before anything is written."""
+    with at(scenario.name):
+        fleet = scenario.build_fleet(0)
+    with at(f"{scenario.name} [learning]"):
+        training = scenario.training(0)
+    if training:
+        training.task = Untrained(training.task)
+    for label in scenario.policies:
+        with at(f"{scenario.name} [policies.{label}]"):
+            policy, objective = scenario.policy(label, fleet), scenario.objective
+            list(play(scenario, policy, fleet, rounds=1, objective=objective, training=training))
+
+
+def play(
+    scenario: Scenario, policy: Policy, fleet: SimulatedClients, index: int = 0, **parts: Any
+) -> Iterator[RoundRecord]:
+    """Yield the rounds of a policy with one seed of a scenario; for `parts` see simulate."""
+    length: dict[str, Any] = {"rounds": scenario.rounds, "time_s": scenario.time_s} | parts
+    policy_seed = scenario.first_seed + index
+    length |= {"cohort_size": scenario.cohort_size, "plan": scenario.plan}
+    return simulate(policy, fleet, seed=policy_seed, **length)
+
+
+class Untrained:
+    """A task whose clients report losses without training, for a dry run."""
+
+    def __init__(self, task: Task) -> None:
+        self.n_clients, self.samples = task.n_clients, task.samples
+
+    def init(self, seed: int) -> Params:
+        return None
+
+    def train(self, params: Params, clients: IntArray, *, t: int, seed: int) -> list[Update]:
+        return [
+            Update(client=k, params=params, loss=1.0, samples=int(self.samples[k]))
+            for k in clients.tolist()
+        ]
+
+    def aggregate(self, params: Params, updates: Sequence[Update], weights: FloatArray) -> Params:
+        return None
+
+    def evaluate(self, params: Params) -> Evaluation:
+        return Evaluation(loss=1.0)
+
+
+def run_one(results: Results, label: str, index: int, workers: int, parent: int) -> None:
+    """Run one policy with one seed and write its records.
+
+    An interrupted run starts again from its first round, without the training that is on disk
+    already, and only what is missing is written. `workers` clients train at the same time, on as
+    many threads of XLA; a child of the process `parent` stops when the parent is gone.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and os.getppid() == parent:  # Ctrl-C reaches all: the parent alone ends the others
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ[XLA_THREADS] = str(workers)
+    scenario = results.scenario
+    run_file = results.run_file(label, index)
+    fleet = scenario.build_fleet(index)
+    training = scenario.training(index, workers=workers)
+    if training and isinstance(scenario.learning, LearningSpec):  # others may look like anything
+        training.task = Checkpointed(training.task, run_file.checkpoint)
+    policy = Timed(scenario.policy(label, fleet))
+    parts: Any = {"objective": scenario.objective, "training": training}
+    records = play(scenario, policy, fleet, index, **parts)
+    with at(f"{scenario.name} [policies.{label}], seed {scenario.first_seed + index}"):
+        run_file.append(while_alive(parent, records), policy.mean_s)
+    run_file.checkpoint.unlink(missing_ok=True)
+
+
+class Timed(PolicyWrapper):
+    """A policy whose wall-clock time is measured; the simulation itself reads no clock."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self.seconds, self.n_rounds = 0.0, 0
+
+    def mean_s(self) -> float | None:
+        """Return the seconds that selecting and observing took per round; None before the first."""
+        return self.seconds / self.n_rounds if self.n_rounds else None
+
+    def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
+        start = time.perf_counter()
+        selection = super().select(state, context, rng)
+        self.seconds += time.perf_counter() - start
+        self.n_rounds += 1
+        return selection
+
+    def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
+        start = time.perf_counter()
+        super().observe(state, context, report)
+        self.seconds += time.perf_counter() - start
+
+
+def while_alive(parent: int, records: Iterable[RoundRecord]) -> Iterator[RoundRecord]:
+    """Pass records on; in a child of `parent`, only as long as the parent lives."""
+    is_child = os.getppid() == parent
+    for record in records:
+        if is_child and os.getppid() != parent:
+            os._exit(1)  # no process is left to report to, and an exception would keep the worker
+        yield record

@@ -1,0 +1,171 @@
+"""The summary of a scenario: every metric of every policy, seed by seed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bsfl.experiments.metrics import METRICS, RANKING, RANKING_UNTRAINED, Played
+from bsfl.experiments.results import Results
+from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.statistics import Interval, interval, seeds_in_words
+from bsfl.experiments.target import Target, find_target
+from bsfl.extras import data_frame
+from bsfl.policies import POLICIES
+from bsfl.simulation.regret import regret_bound
+from bsfl.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The numbers of one scenario: for every policy and metric, one for every seed.
+
+    The target is None where nothing was trained, the bound where regret is not measured. There is
+    more than one set of versions where a folder was continued with others.
+    """
+
+    scenario: Scenario
+    seeds: int
+    target: Target | None
+    theorem_1_bound: float | None
+    policies: dict[str, dict[str, FloatArray]]
+    versions: list[dict[str, str]] = field(default_factory=list)
+
+    def interval(self, label: str, key: str) -> Interval | None:
+        """Return mean and interval of a metric; None unless it is finite for all seeds."""
+        values = self.policies[label].get(key)
+        return interval(values) if values is not None and np.isfinite(values).all() else None
+
+    def mean(self, label: str, key: str) -> float:
+        """Return the mean of a metric, NaN where there is none."""
+        found = self.interval(label, key)
+        return found.mean if found else math.nan
+
+    def text(self, label: str, key: str, *, wide: bool) -> str:
+        """Return a metric as it is written in a table."""
+        metric, found = METRICS[key], self.interval(label, key)
+        if found:
+            return found.text(metric.form, wide=wide)
+        values = self.policies[label].get(key)
+        if metric.partly and values is not None:
+            return metric.partly.format(np.isfinite(values).mean())
+        return "–"
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """What policies are ranked by: the time to the target, or the length of their rounds."""
+        return RANKING if self.target else RANKING_UNTRAINED
+
+    def ranked(self) -> list[str]:
+        """Return the labels, the best first; policies without a number come last."""
+
+        def cost(label: str, key: str) -> float:
+            found, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
+            return sign * found.mean if found else math.inf
+
+        return sorted(self.policies, key=lambda label: [cost(label, key) for key in self.ranking])
+
+    def mixed(self) -> list[str]:
+        """Return the warning that runs were made by different versions, where they were."""
+        names = dict.fromkeys(name for one in self.versions for name in one)
+        found = {
+            name: list(dict.fromkeys(v.get(name, "none") for v in self.versions)) for name in names
+        }
+        words = [f"{name} {' and '.join(own)}" for name, own in found.items() if len(own) > 1]
+        if not words:
+            return []
+        return [
+            f"{self.scenario.name}: its runs were made by different versions ({', '.join(words)}) "
+            "and may differ by that."
+        ]
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row per policy and seed, one column per metric."""
+        return data_frame(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per policy and seed."""
+        first = self.scenario.first_seed
+        return [
+            {"policy": label, "seed": first + index}
+            | {key: float(v[index]) for key, v in found.items() if len(v) == self.seeds}
+            for label, found in self.policies.items()
+            for index in range(self.seeds)
+        ]
+
+    @property
+    def oracles(self) -> list[str]:
+        """Labels of the policies that know the true speeds; a reference, not competitors."""
+        named = {label: POLICIES.find(name) for label, (name, _) in self.scenario.policies.items()}
+        return [label for label, one in named.items() if getattr(one, "is_oracle", False)]
+
+    @property
+    def title(self) -> str:
+        """What was simulated, and how much of it, in words."""
+        one = self.scenario
+        is_timed = math.isfinite(one.time_s)
+        length = f"{one.time_s:,.0f} s of virtual time" if is_timed else f"{one.rounds:,} rounds"
+        seeds = seeds_in_words(self.seeds, " (± 95 %)")
+        target = f", target {self.target}" if self.target else ""
+        size = f"K = {one.fleet.n_clients:,}, m = {one.cohort_size:,}"
+        return f"{one.title}: {size}, {length}, {seeds}{target}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain numbers: mean, interval and the value for every seed."""
+        one, target, policies = self.scenario, self.target, self.policies
+        is_timed = math.isfinite(one.time_s)
+        return {
+            "scenario": one.name,
+            "title": one.title,
+            "n_clients": one.fleet.n_clients,
+            "cohort_size": one.cohort_size,
+            "rounds": None if is_timed else one.rounds,
+            "time_s": one.time_s if is_timed else None,
+            "seeds": self.seeds,
+            "target": target and {**asdict(target), "name": str(target)},
+            "theorem_1_bound": self.theorem_1_bound,
+            "versions": self.versions,
+            "warnings": self.mixed(),
+            "policies": {k: {m: _plain(v) for m, v in own.items()} for k, own in policies.items()},
+        }
+
+
+def summarise(results: Results, front: Sequence[tuple[float, float]] = ()) -> Summary:
+    """Return every metric of every policy; `front` is what BSFL reaches with other weights."""
+    scenario = results.scenario
+    target = find_target(results) if scenario.learning else None
+    policies: dict[str, dict[str, FloatArray]] = {}
+    for label in scenario.policies:
+        played = Played(results, label, target, front)
+        found = {key: metric.measure(played) for key, metric in METRICS.items()}
+        policies[label] = {k: np.asarray(v, float) for k, v in found.items() if v is not None}
+    limit = bound(results, np.array([scenario.rounds]))[0] if scenario.objective else math.inf
+    limit = float(limit) if math.isfinite(limit) else None
+    return Summary(scenario, results.seeds, target, limit, policies, results.versions())
+
+
+def bound(results: Results, rounds: IntArray) -> FloatArray:
+    """Return Theorem 1's bound at some rounds, as the median over the seeds.
+
+    Delta_max = 2 alpha + mu_max - mu_min as the paper bounds it. Delta_min, the smallest
+    difference between two rewards, is unknown; the smallest gap between two mean speeds stands for
+    it, so this shows the bound's size and is not itself proven. Infinite where two are equal.
+    """
+    scenario = results.scenario
+    assert scenario.objective
+    size = {"n_clients": scenario.fleet.n_clients, "cohort_size": scenario.cohort_size}
+    curves = []
+    for index in range(results.seeds):
+        mu = np.sort(scenario.build_fleet(index).mean_speed(1))
+        delta_max = 2 * scenario.objective.alpha + float(mu[-1] - mu[0])
+        delta_min = float(np.diff(mu).min(initial=np.inf))
+        curves.append(regret_bound(rounds, **size, delta_max=delta_max, delta_min=delta_min))
+    return np.asarray(np.median(curves, axis=0))
+
+
+def _plain(values: FloatArray) -> dict[str, Any]:
+    numbers = [float(v) if math.isfinite(v) else None for v in values]
+    known = interval(values if None not in numbers else [math.nan])
+    return {**known.as_json(), "values": numbers}

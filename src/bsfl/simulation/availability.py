@@ -1,0 +1,135 @@
+"""Which clients are available in a round; bsfl.simulation.intervals goes by the clock instead."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bsfl import validation
+from bsfl.errors import InvalidInput, reason
+from bsfl.persistence import npy
+from bsfl.types import BoolArray, Rng
+
+MAX_CELLS = 100_000_000
+"""Numbers in a recording: times x devices."""
+
+
+class Availability(Protocol):
+    """The available clients, round by round or hour by hour."""
+
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
+        """Return whether each client is available at clock_s, when round t starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """All clients, always."""
+
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
+        return np.ones(n_clients, dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Independent:
+    """Each client with the same probability, independently in every round."""
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        validation.between("probability", self.probability, 0.0, 1.0)
+
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
+        return rng.random(n_clients) < self.probability
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAvailability:
+    """Clients that come and go as recorded devices did; the record starts again when it ends.
+
+    Attributes:
+        state: [time, device]: 1 reachable, 0 not, -1 unknown (taken as not).
+        device: Which device each client follows.
+        rounds_per_step: How many rounds one step of the record lasts.
+    """
+
+    state: npt.NDArray[np.int8]
+    device: npt.NDArray[np.int64]
+    rounds_per_step: int = 1
+
+    def __post_init__(self) -> None:
+        validation.natural("rounds_per_step", self.rounds_per_step)
+
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
+        step = (t - 1) // self.rounds_per_step % len(self.state)
+        return np.asarray(self.state[step, self.device] == 1)
+
+
+def read_availability(
+    path: Path, n_clients: int, rng: Rng, *, rounds_per_step: int = 1
+) -> RecordedAvailability:
+    """Return the availability recorded in an .npz (array `state`) or .npy file of [time, device].
+
+    Each client follows a random device, twice the same one only if there are fewer devices.
+    """
+    try:
+        with path.open("rb") as file:
+            is_npz = file.read(2) == b"PK"
+            file.seek(0)
+            if is_npz:
+                content = npy.read_member(npy.open_npz(file), "state", _fits)
+            else:
+                content = npy.read_npy(file, _fits)
+    except npy.FAULTS as error:
+        raise InvalidInput(
+            f"{path} cannot be read as an .npz or .npy file: {reason(error)}"
+        ) from None
+    if content is None:
+        raise InvalidInput(f"{path}: there is no array 'state' in the file")
+    if content.ndim != 2 or content.size == 0 or not np.isin(content, (-1, 0, 1)).all():
+        raise InvalidInput(f"{path}: availability must be [time, device] with values 1, 0 and -1")
+    n_devices = content.shape[1]
+    device = rng.choice(n_devices, n_clients, replace=n_clients > n_devices)
+    return RecordedAvailability(content.astype(np.int8), device, rounds_per_step)
+
+
+def _fits(_: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
+    """Check that a recording can be read into memory."""
+    if math.prod(shape) > MAX_CELLS:
+        raise ValueError(f"it may have {MAX_CELLS:,} numbers (times x devices), got more")
+
+
+# Quantiles of the share of time that 723 phones could be reached over five days in half-hour
+# steps (FLASH data); their mean is 0.081. A phone that can be reached stays for another step with
+# probability 0.76.
+REACHABLE_LEVELS = (0.0, 0.29, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+REACHABLE_SHARE = (0.0, 0.0, 0.016, 0.042, 0.066, 0.1, 0.148, 0.224, 0.293, 0.451, 0.6)
+STAYS = 0.76
+N_STEPS = 336
+"""Steps of a simulated record, a week of half hours, before it starts again."""
+MAX_PHONES = 0.12
+"""Largest mean availability to which the phones' shares can be scaled."""
+
+
+def phones_availability(
+    n_clients: int, rng: Rng, *, mean: float = 0.08, rounds_per_step: int = 1
+) -> RecordedAvailability:
+    """Return clients that come and go as phones do: some never, some often, for a while each time.
+
+    Client k is reachable a share p_k of the time, with p_k from the quantiles of real phones. It
+    is a Markov chain: a client that is there stays with probability 0.76, another comes with
+    probability 0.24 p_k / (1 - p_k).
+    """
+    validation.between("mean", mean, 0.0, MAX_PHONES)
+    share = np.interp(rng.random(n_clients), REACHABLE_LEVELS, REACHABLE_SHARE)
+    share *= mean / max(share.mean(), 1e-12)
+    share = np.minimum(share, 0.8)
+    comes = (1 - STAYS) * share / (1 - share)
+    state = np.zeros((N_STEPS, n_clients), dtype=np.int8)
+    here = rng.random(n_clients) < share
+    for step in range(N_STEPS):
+        state[step] = here
+        here = rng.random(n_clients) < np.where(here, STAYS, comes)
+    return RecordedAvailability(state, np.arange(n_clients), rounds_per_step)

@@ -1,0 +1,114 @@
+"""Simulated clients: latencies, availability and data sizes that policies never see."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bsfl import validation
+from bsfl.errors import InvalidInput
+from bsfl.random import stream
+from bsfl.simulation.availability import Always, Availability
+from bsfl.simulation.false_reports import MaliciousClients
+from bsfl.simulation.intervals import Intervals
+from bsfl.simulation.latency import Latencies
+from bsfl.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedClients:
+    """Simulated clients. Every draw comes from a stream named by the seed and the round.
+
+    So two policies with the same seed see the same latencies and the same availability, no matter
+    which clients they select.
+
+    Attributes:
+        latency: How long each client takes.
+        tau_min: Smallest possible latency; faster draws are lifted to it.
+        tau_max: Deadline of a round; later responses are not waited for.
+        seed: Root of all draws.
+        availability: Which clients are available.
+        samples: Data size of each client; None: all equal and unknown.
+        quality: Data quality of each client; None: all 1.
+        features: What the server knows of each client beforehand, [client, feature]; None: nothing.
+        malicious: Which clients report falsely, and what; None: all are honest.
+        ids: What the clients are called; None: as the latencies say, or by their number.
+    """
+
+    latency: Latencies
+    tau_min: float
+    tau_max: float
+    seed: int = 0
+    availability: Availability = field(default_factory=Always)
+    samples: FloatArray | None = None
+    quality: FloatArray | None = None
+    features: FloatArray | None = None
+    malicious: MaliciousClients | None = None
+    ids: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        validation.positive("tau_min", self.tau_min)
+        validation.positive("tau_max", self.tau_max)
+        if self.tau_min > self.tau_max:
+            raise InvalidInput(
+                f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
+            )
+        if self.ids is None:
+            object.__setattr__(self, "ids", getattr(self.latency, "ids", None))
+        if self.ids is not None and len(self.ids) != self.n_clients:
+            raise InvalidInput(f"ids must name all {self.n_clients} clients, got {len(self.ids)}")
+        lives = self.availability
+        if isinstance(lives, Intervals) and lives.n_clients != self.n_clients:
+            raise InvalidInput(
+                f"availability must describe all {self.n_clients} clients of the fleet, "
+                f"got the intervals of {lives.n_clients}"
+            )
+
+    @property
+    def n_clients(self) -> int:
+        return self.latency.n_clients
+
+    def name(self, client: int) -> str:
+        """Return what a client is called."""
+        return str(client) if self.ids is None else self.ids[client]
+
+    @property
+    def significance(self) -> FloatArray:
+        """d_k = q_k n_k of every client."""
+        if self.samples is None:
+            raise InvalidInput("the clients have no samples")
+        return self.samples if self.quality is None else self.samples * self.quality
+
+    def latencies(self, t: int, clock_s: float) -> FloatArray:
+        """Return the seconds every client takes in round t, which starts at clock_s.
+
+        Infinite if no response comes: it is lost, or the client goes offline before it is done.
+        """
+        drawn = np.maximum(self.latency.draw(t, stream(self.seed, "latency", t)), self.tau_min)
+        if not isinstance(self.availability, Intervals):
+            return drawn
+        stays = clock_s + drawn <= self.availability.online_until(clock_s)  # not if offline: NaN
+        return np.where(stays, drawn, np.inf)
+
+    def available(self, t: int, clock_s: float) -> IntArray:
+        """Return the clients that are available at clock_s, when round t starts."""
+        rng = stream(self.seed, "availability", t)
+        reachable = np.asarray(self.availability.reachable(t, clock_s, self.n_clients, rng))
+        if reachable.shape != (self.n_clients,) or reachable.dtype != bool:
+            raise InvalidInput(
+                f"reachable must return True or False for each of the {self.n_clients} clients, "
+                f"got an array of {reachable.dtype} with shape {reachable.shape}"
+            )
+        return np.flatnonzero(reachable)
+
+    def online_s(self, clock_s: float) -> FloatArray | None:
+        """Return for how many seconds each client has been online at clock_s, NaN if it is not.
+
+        None where availability has no clock.
+        """
+        lives = self.availability
+        return lives.online_s(clock_s) if isinstance(lives, Intervals) else None
+
+    def mean_speed(self, t: int) -> FloatArray:
+        """Return the true mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""
+        return self.tau_min * self.latency.mean_inverse(t, self.tau_min, self.tau_max)

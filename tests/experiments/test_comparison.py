@@ -1,0 +1,288 @@
+"""bsfl.compare: what may be given, what comes back, and what is kept."""
+
+import gc
+import subprocess
+import sys
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import pytest
+
+import bsfl
+from bsfl.errors import InvalidInput, MissingExtra
+from bsfl.experiments import open_results, run_scenario
+from bsfl.learning import Evaluation, Update
+from bsfl.simulation import SimulatedClients, lognormal
+from small_scenario import SMALL, parse
+
+QUIET = {"jobs": 1, "progress": False}
+
+
+@dataclass
+class Counts:
+    invitations: np.ndarray
+
+
+@dataclass(frozen=True)
+class LeastServed(bsfl.Policy):
+    """The clients invited least so far."""
+
+    first: int = 0
+
+    def init(self, n_clients):
+        return Counts(np.zeros(n_clients, dtype=int))
+
+    def select(self, state, context, rng):
+        order = np.argsort(state.invitations[context.available], kind="stable")
+        return np.sort(context.available[order[: context.n_invited]])
+
+    def observe(self, state, context, report):
+        state.invitations[report.invited] += 1
+
+
+class MeanTask:
+    """Clients hold one number each, and the model is to be their mean."""
+
+    n_clients, samples = 12, np.arange(1, 13)
+
+    def init(self, seed):
+        return 0.0
+
+    def train(self, params, clients, *, t, seed):
+        return [
+            Update(client=k, params=params + 0.5 * (k - params), loss=1.0, samples=1)
+            for k in clients.tolist()
+        ]
+
+    def aggregate(self, params, updates, weights):
+        return sum(w * u.params for w, u in zip(weights, updates, strict=True)) or params
+
+    def evaluate(self, params):
+        return Evaluation(loss=(params - 5.5) ** 2)
+
+
+def twelve(seed=0):
+    medians = np.random.default_rng(seed).permutation(np.geomspace(1.0, 50.0, 12))
+    latency = lognormal(medians, np.full(12, 0.2))
+    return SimulatedClients(latency=latency, tau_min=0.5, tau_max=60.0, seed=seed)
+
+
+OF_FLEET = {"cohort_size": 3, "rounds": 8, "seeds": 2, **QUIET}
+
+
+def test_policies_may_be_names_classes_instances_or_stand_in_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "from bsfl import UniformRandom\nclass Mine(UniformRandom):\n    pass\n"
+    (tmp_path / "mine.py").write_text(code)
+    given = ["pace", bsfl.BSFL(alpha=3.0), bsfl.UniformRandom, LeastServed(), "mine.py:Mine"]
+    found = bsfl.compare(given, parse(), seeds=2, **QUIET)
+    assert list(found.summary.policies) == ["pace", "bsfl", "random", "LeastServed", "Mine"]
+    assert found.results.scenario.policies["bsfl"][1]["alpha"] == 3.0
+    by_label = bsfl.compare({"a": LeastServed, "b": LeastServed(2)}, parse(), seeds=1, **QUIET)
+    assert list(by_label.summary.policies) == ["a", "b"]
+    one = bsfl.compare(LeastServed(), parse(), seeds=1, **QUIET)
+    assert one.verdict() == (
+        "LeastServed has the shortest rounds: "
+        f"{one.summary.text('LeastServed', 'mean_round_s', wide=False)} s."
+    )
+
+
+def test_it_is_what_a_run_of_the_scenario_gives(tmp_path):
+    scenario = parse()
+    results = run_scenario(scenario, tmp_path / "run", seeds=2, jobs=1)
+    found = bsfl.compare(
+        {"bsfl": bsfl.BSFL(alpha=2.0), "plain": "random"}, scenario, seeds=2, **QUIET
+    )
+    for label in ("bsfl", "plain"):
+        for mine, theirs in zip(found.results.records(label), results.records(label), strict=True):
+            assert mine.tobytes() == theirs.tobytes()
+
+
+def test_rows_of_policies_and_seeds_and_of_rounds():
+    pytest.importorskip("pandas")
+    found = bsfl.compare(["pace", "random"], parse(first_seed=7), seeds=3, rounds=5, **QUIET)
+    frame = found.to_frame()
+    assert list(zip(frame["policy"], frame["seed"], strict=True)) == [
+        (label, seed) for label in ("pace", "random") for seed in (7, 8, 9)
+    ]
+    rounds = found.results.to_frame()
+    assert len(rounds) == 2 * 3 * 5
+    last = rounds[rounds["round"] == 5].groupby("policy")["clock_s"].mean()
+    for label in ("pace", "random"):
+        of_label = frame[frame["policy"] == label]
+        assert of_label["total_time_s"].mean() == pytest.approx(last[label])
+    assert all(len(cohort) == 3 and set(cohort) <= set(range(12)) for cohort in rounds["cohort"])
+
+
+def test_printed_it_is_verdict_and_table_and_a_notebook_shows_the_same():
+    found = bsfl.compare(["cs-ucb", "random"], parse(), seeds=2, **QUIET)
+    assert "cs-ucb has the shortest rounds" in found.verdict()
+    assert "times as fast as random" in found.verdict()
+    assert str(found).startswith(found.verdict())
+    assert "policy  " in str(found)
+    page = found._repr_html_()
+    assert escape(found.verdict()) in page
+    assert page.count("<tr>") == 3
+    assert repr(found) == "<Comparison of cs-ucb, random with 2 seeds>"
+
+
+def test_a_label_or_a_title_cannot_write_html():
+    found = bsfl.compare("random", parse(title="<script>"), seeds=1, **QUIET)
+    assert "<script>" not in found._repr_html_()
+
+
+def test_a_fleet_with_a_task_of_its_own():
+    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_FLEET)
+    records = found.results.records("random")[0]
+    assert records["test_loss"][-1] < records["test_loss"][0] < 5.5**2
+    assert " reached loss " in found.verdict()
+    made = bsfl.compare(["random"], twelve, lambda n_clients, rng: MeanTask(), **OF_FLEET)
+    same, other = (bsfl.compare("random", f, **OF_FLEET).results for f in (twelve(), twelve))
+    assert np.array_equal(same.column("random", "clock_s")[0], other.column("random", "clock_s")[0])
+    assert made.summary.target is not None
+
+
+def test_a_task_replaces_what_a_scenario_trains():
+    found = bsfl.compare("random", parse(), MeanTask(), seeds=1, **QUIET)
+    assert found.summary.target.column == "test_loss"
+
+
+def test_a_folder_is_continued_and_gains_policies_and_seeds(tmp_path, capsys):
+    kept = {"folder": tmp_path / "out", **OF_FLEET}
+    first = bsfl.compare([LeastServed(), "random"], twelve(), **kept)
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.records")}
+    kept |= {"seeds": 3, "progress": True}
+    again = bsfl.compare([LeastServed(), "random", "pace"], twelve(), **kept)
+    assert {p: p.stat().st_mtime_ns for p in files} == files
+    assert "5 runs in " in capsys.readouterr().err
+    assert again.results.seeds == 3
+    assert first.to_frame()["mean_round_s"][0] == again.to_frame()["mean_round_s"][0]
+    (tmp_path / "small.toml").write_text(SMALL)
+    of_file = bsfl.compare("pace", tmp_path / "small.toml", folder=tmp_path / "b", seeds=1, **QUIET)
+    assert open_results(tmp_path / "b").scenario == of_file.results.scenario
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policies": LeastServed(1)}, "differs in policies.LeastServed"),
+        ({"scenario_or_fleet": twelve(3)}, "differs in fleet"),
+        ({"rounds": 9}, "differs in rounds"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(tmp_path, changes, message):
+    given = {"policies": LeastServed(), "scenario_or_fleet": twelve(), **OF_FLEET}
+    bsfl.compare(**given, folder=tmp_path)
+    with pytest.raises(InvalidInput, match=message):
+        bsfl.compare(**given | changes, folder=tmp_path)
+
+
+def test_a_rule_that_was_changed_is_another_rule(tmp_path):
+    def rule(order):
+        class Rule(LeastServed):
+            def observe(self, state, context, report):
+                state.invitations[report.invited] += order
+
+        return Rule()
+
+    for _ in range(2):
+        bsfl.compare(rule(1), twelve(), **OF_FLEET, folder=tmp_path)
+
+    class Rule(LeastServed):
+        def observe(self, state, context, report):
+            state.invitations[report.invited] -= 1
+
+    for other in (rule(2), Rule()):
+        with pytest.raises(InvalidInput, match="differs in policies.Rule"):
+            bsfl.compare({"Rule": other}, twelve(), **OF_FLEET, folder=tmp_path)
+
+
+def test_what_was_given_as_an_object_cannot_be_opened_without_it(tmp_path):
+    bsfl.compare(LeastServed(), parse(), seeds=1, folder=tmp_path, **QUIET)
+    with pytest.raises(InvalidInput, match="LeastServed was given to bsfl.compare as an object"):
+        open_results(tmp_path)
+
+
+def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = bsfl.compare("random", twelve(), **OF_FLEET)
+    assert len(list(tmp_path.iterdir())) == 1
+    del found
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InvalidInput, match=r"^\w+ \[policies.oort\]: .*needs losses"):
+        bsfl.compare("oort", twelve(), **OF_FLEET)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("policies", "changes", "message"),
+    [
+        (["random", bsfl.UniformRandom()], {}, "two policies are called 'random'; name them"),
+        ([], {}, "at least one policy"),
+        (["rndom"], {}, "unknown policy 'rndom'; did you mean 'random'?"),
+        ([3], {}, "a policy must be a name, mine.py:Class, a class or an instance"),
+        ({"a b": "random"}, {}, "a policy's label may hold letters, digits"),
+        (["random"], {"cohort_size": None}, "a fleet needs cohort_size=..., and rounds="),
+        (["random"], {"rounds": None}, "a fleet needs cohort_size=..., and rounds="),
+        (["random"], {"cohort_size": 13}, "cohort_size must be between 1 and the 12"),
+        (["random"], {"seeds": 0}, "seeds must be a whole number of at least 1"),
+        (["random"], {"jobs": 0}, "jobs must be -1 or at least 1"),
+    ],
+)
+def test_mistakes_are_named(policies, changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        bsfl.compare(policies, twelve(), **OF_FLEET | changes)
+
+
+def test_a_wrong_scenario_or_task_is_named():
+    with pytest.raises(InvalidInput, match="unknown scenario 'phons'; did you mean 'phones'?"):
+        bsfl.compare("random", "phons")
+    with pytest.raises(InvalidInput, match="time_s must be a finite number above 0"):
+        bsfl.compare("random", "phones", rounds=10, time_s=-5.0)
+    with pytest.raises(InvalidInput, match="must have the fleet's 100 clients, got 12"):
+        bsfl.compare("random", "phones", MeanTask())
+    with pytest.raises(InvalidInput, match="a task must have n_clients, samples, init, train"):
+        bsfl.compare("random", twelve(), lambda n, rng: 3, **OF_FLEET)
+    with pytest.raises(InvalidInput, match="must return SimulatedClients, got 3"):
+        bsfl.compare("random", lambda seed: 3, **OF_FLEET)
+
+
+def test_what_is_missing_is_asked_for_before_anything_is_begun(monkeypatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(MissingExtra, match="this needs joblib, .* run: pip install .*sim"):
+        bsfl.compare("random", twelve(), **OF_FLEET)
+
+
+@pytest.mark.slow
+def test_figures_and_pages(tmp_path):
+    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_FLEET)
+    found.plot().savefig(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert found.plot()._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"
+    page = found.report(tmp_path / "deep" / "page.html")
+    assert escape(found.verdict().splitlines()[0]) in page.read_text()
+    folder = found.report(tmp_path / "folder")
+    assert {"report.html", "summary.json", "report.md"} <= {p.name for p in folder.iterdir()}
+
+
+SCRIPT = """
+from dataclasses import dataclass
+import bsfl
+
+@dataclass(frozen=True)
+class Mine(bsfl.UniformRandom):
+    pass
+
+found = bsfl.compare([Mine(), "pace"], "phones", seeds=2, rounds=5, jobs=2)
+print(found.to_frame()["policy"].tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_rule_of_a_script_plays_in_other_processes(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    run = [sys.executable, "script.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "['Mine', 'Mine', 'pace', 'pace']\n", done.stderr

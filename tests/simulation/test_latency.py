@@ -1,0 +1,194 @@
+"""Latency models: what is drawn agrees with what is promised."""
+
+from math import erf, exp, log, pi, sqrt
+
+import numpy as np
+import pytest
+
+from bsfl.errors import InvalidInput
+from bsfl.random import stream
+from bsfl.simulation import (
+    POPULATIONS,
+    Flaky,
+    Recorded,
+    Scaled,
+    SimulatedClients,
+    Swapped,
+    clipped_normal,
+    inverse_normal,
+    lognormal,
+    shifted_exponential,
+)
+
+
+def phi(x):
+    return exp(-x * x / 2) / sqrt(2 * pi)
+
+
+def cdf(x):
+    return 0.5 * (1 + erf(x / sqrt(2)))
+
+
+def mean_of_clipped_normal(mu, sd, low, high):
+    """E[clip(N(mu, sd), low, high)] in closed form."""
+    a, b = (low - mu) / sd, (high - mu) / sd
+    return low * cdf(a) + high * (1 - cdf(b)) + mu * (cdf(b) - cdf(a)) + sd * (phi(a) - phi(b))
+
+
+def mean_inverse_of_clipped_lognormal(median, sigma, low, high):
+    """E[1 / clip(median exp(sigma Z), low, high)] in closed form."""
+    mu = log(median)
+    a, b = (log(low) - mu) / sigma, (log(high) - mu) / sigma
+    inside = exp(-mu + sigma**2 / 2) * (cdf(b + sigma) - cdf(a + sigma))
+    return cdf(a) / low + inside + (1 - cdf(b)) / high
+
+
+def test_true_means_equal_the_closed_form_of_the_inverse_normal():
+    # 0.1 / tau = clip(N(rate, sd), 0.1, 1), whose mean is known
+    rate, sd = np.array([0.11, 0.18, 0.95]), np.array([0.03, 0.01, 0.02])
+    model = inverse_normal(rate, sd, work=0.1, low=0.1, high=1.0)
+    expected = [mean_of_clipped_normal(r, s, 0.1, 1.0) for r, s in zip(rate, sd, strict=True)]
+    assert 0.1 * model.mean_inverse(1, 0.1, 1.0) == pytest.approx(expected, rel=3e-6)
+
+
+def test_true_means_equal_the_closed_form_of_the_lognormal():
+    median, sigma = np.array([5.0, 20.0, 100.0]), np.array([0.1, 0.6, 0.3])
+    model = lognormal(median, sigma)
+    expected = [
+        mean_inverse_of_clipped_lognormal(m, s, 2.0, 60.0)
+        for m, s in zip(median, sigma, strict=True)
+    ]
+    assert model.mean_inverse(1, 2.0, 60.0) == pytest.approx(expected, rel=3e-6)
+
+
+MODELS = {
+    "clipped normal": clipped_normal(
+        np.array([0.06, 0.3, 0.87]), np.array([0.05, 0.01, 0.04]), low=0.05, high=1.0
+    ),
+    "inverse normal": inverse_normal(
+        np.array([0.02, 0.18, 0.95]), np.array([0.03, 0.02, 0.03]), work=0.1, low=0.1, high=1.0
+    ),
+    "lognormal": lognormal(np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.6, 0.1])),
+    "exponential": shifted_exponential(np.array([0.1, 0.2, 0.5]), np.array([0.1, 0.5, 0.05])),
+    "recorded": Recorded([np.array([0.1, 0.2]), np.array([0.5]), np.array([0.3, 0.6, 0.9])]),
+    "swapped": Swapped(
+        lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), np.array([2, 0, 1]), 1
+    ),
+    "scaled": Scaled(
+        lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), np.array([1, 2, 0.5]), 1
+    ),
+    "flaky": Flaky(lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), 0.3),
+    "flaky one by one": Flaky(
+        lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2)), np.array([0.0, 0.1, 0.8])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_true_means_equal_the_average_of_draws(name):
+    model, n = MODELS[name], 20_000
+    low, high = 0.05, 1.0
+    rng = np.random.default_rng(0)
+    draws = 1 / np.clip(np.array([model.draw(5, rng) for _ in range(n)]), low, high)
+    margin = 4 * draws.std(axis=0) / sqrt(n) + 1e-9
+    assert np.all(np.abs(draws.mean(axis=0) - model.mean_inverse(5, low, high)) < margin)
+
+
+def test_failures_of_all_clients_are_those_of_each_with_the_same_probability():
+    base = lognormal(np.array([0.1, 0.5, 0.9]), np.full(3, 0.2))
+    alike, each = Flaky(base, 0.3), Flaky(base, np.full(3, 0.3))
+    for t in range(1, 50):
+        one, other = (model.draw(t, stream(0, "latency", t)) for model in (alike, each))
+        assert np.array_equal(one, other)
+    assert np.array_equal(alike.mean_inverse(1, 0.05, 1.0), each.mean_inverse(1, 0.05, 1.0))
+
+
+def test_a_negative_rate_is_slow_not_fast():
+    model = inverse_normal(np.full(1000, -0.2), np.full(1000, 0.05), work=0.1, low=0.1, high=1.0)
+    assert np.all(model.draw(1, np.random.default_rng(0)) == 1.0)
+
+
+def test_swap_and_scale_start_on_time():
+    base = lognormal(np.array([1.0, 2.0, 4.0]), np.zeros(3))
+    rng = np.random.default_rng(0)
+    swap = Swapped(base, np.array([2, 1, 0]), at=5)
+    assert swap.draw(4, rng).tolist() == [1, 2, 4]
+    assert swap.draw(5, rng).tolist() == [4, 2, 1]
+    ramp = Scaled(base, np.array([1.0, 1.0, 16.0]), at=5, ramp=4)
+    assert [ramp.draw(t, rng)[2] for t in (4, 5, 6, 7, 8, 99)] == pytest.approx(
+        [4, 8, 16, 32, 64, 64]
+    )
+    assert ramp.phase(4) != ramp.phase(5) != ramp.phase(6)
+    assert ramp.phase(8) == ramp.phase(99)
+
+
+def test_every_draw_depends_on_seed_and_round_alone():
+    def clients(seed):
+        latency = POPULATIONS["authors-bimodal"](50, stream(seed, "population"))
+        return SimulatedClients(latency=latency, tau_min=0.05, tau_max=1.0, seed=seed)
+
+    first, again, other = clients(1), clients(1), clients(2)
+    first.latencies(7, 0.0)  # asking twice or in another order moves nothing
+    assert np.array_equal(first.latencies(3, 0.0), again.latencies(3, 0.0))
+    assert not np.array_equal(first.latencies(3, 0.0), first.latencies(4, 0.0))
+    assert not np.array_equal(first.latencies(3, 0.0), other.latencies(3, 0.0))
+
+
+def test_authors_bimodal_population():
+    model = POPULATIONS["authors-bimodal"](1000, np.random.default_rng(0), slow_share=0.2)
+    typical = np.median([model.draw(t, np.random.default_rng(t)) for t in range(60)], axis=0)
+    assert np.sum(typical > 0.5) == 200
+    draws = model.draw(1, np.random.default_rng(1))
+    assert draws.min() >= 0.05
+    assert draws.max() <= 1.0
+
+
+def test_authors_three_speeds_population():
+    model = POPULATIONS["authors-three-speeds"](1000, np.random.default_rng(0))
+    speed = 0.1 * model.mean_inverse(1, 0.1, 1.0)
+    assert (np.sum(speed > 0.9), np.sum(speed < 0.135)) == (30, 100)
+
+
+@pytest.mark.parametrize("name", ["lognormal", "shifted-exponential", "phones"])
+def test_other_populations_give_positive_seconds(name):
+    model = POPULATIONS[name](200, np.random.default_rng(0))
+    draws = model.draw(1, np.random.default_rng(1))
+    assert draws.shape == (200,)
+    assert np.all(draws > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("authors-bimodal", {"slow_share": 1.5}, "slow_share must be between 0 and 1, got 1.5"),
+        ("lognormal", {"median": 0}, "median must be a finite number above 0, got 0"),
+        ("lognormal", {"sigma": -1}, "sigma must be between 0 and 10, got -1"),
+        (
+            "shifted-exponential",
+            {"shift": (3, 1)},
+            r"shift must be a range \[low, high\] with low <= high, got \(3, 1\)",
+        ),
+        ("phones", {"model_bytes": 0}, "model_bytes must be a finite number above 0, got 0"),
+        ("phones", {"samples": 0}, "samples must be a finite number above 0, got 0"),
+    ],
+)
+def test_bad_settings(name, settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        POPULATIONS[name](10, np.random.default_rng(0), **settings)
+
+
+def test_a_fleet_checks_its_limits():
+    latency = lognormal(np.ones(2), np.ones(2))
+    with pytest.raises(InvalidInput, match=r"tau_min must not exceed tau_max, got 3\.0 > 2\.0"):
+        SimulatedClients(latency=latency, tau_min=3.0, tau_max=2.0)
+    with pytest.raises(InvalidInput, match="tau_min must be a finite number above 0"):
+        SimulatedClients(latency=latency, tau_min=0.0, tau_max=2.0)
+
+
+@pytest.mark.parametrize("wrong", [-2.0, np.nan])
+def test_latencies_below_zero_or_none_at_all_are_refused(wrong):
+    with pytest.raises(InvalidInput, match="latencies must be at least 0 s, got .* for client 1"):
+        lognormal([1.0, wrong, 3.0], 0.1)
+    for sigma in (-0.1, [0.1, 0.1], [0.1, np.nan, 0.1]):
+        with pytest.raises(InvalidInput, match="sigma must be a number of at least 0, or one for"):
+            lognormal([1.0, 2.0, 3.0], sigma)

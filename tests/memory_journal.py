@@ -1,7 +1,7 @@
 """A journal that keeps its entries in memory, for tests of what is published."""
 
+from bsfl.dashboard.follow import Followed
 from bsfl.monitoring import Journal
-from bsfl.monitoring.follow import Followed
 
 
 class MemoryJournal(Journal):

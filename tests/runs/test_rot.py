@@ -8,9 +8,8 @@ import pytest
 
 from bsfl.analysis.summary import summarise
 from bsfl.errors import InvalidInput
-from bsfl.persistence import checksummed
 from bsfl.report import scenario_report
-from bsfl.runs import open_results, read_manifest, run_scenario
+from bsfl.runs import checksummed, open_results, read_manifest, run_scenario
 from small_scenario import parse
 
 N_FLIPS = 300

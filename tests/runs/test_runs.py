@@ -19,9 +19,8 @@ from bsfl.analysis.tables import summary_table
 from bsfl.cli.reports import drawn
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
-from bsfl.persistence import checksummed
 from bsfl.report import scenario_report
-from bsfl.runs import Results, open_results, read_manifest, run_scenario
+from bsfl.runs import Results, checksummed, open_results, read_manifest, run_scenario
 from bsfl.runs import run as runner
 from bsfl.simulation import simulate
 from small_scenario import SMALL, parse

@@ -6,6 +6,6 @@ snapshot    what a state file holds of a scheduler
 background  writes a snapshot while the rounds go on
 """
 
-from bsfl.persistence.atomic import alone_in, lock, replace_file, write_json
+from bsfl.persistence.atomic import lock, replace_file
 
-__all__ = ["alone_in", "lock", "replace_file", "write_json"]
+__all__ = ["lock", "replace_file"]

@@ -10,7 +10,6 @@ owner cannot be set, a file that is replaced becomes private to the user who wri
 
 import errno
 import glob
-import json
 import os
 import secrets
 import stat
@@ -201,18 +200,3 @@ def try_lock(file: IO[Any] | int) -> bool | None:
     except OSError:
         return None
     return True
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Let one process at a time write into a folder; others wait."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        lock(file)
-        yield
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write plain data as indented JSON, in one step; the folder is made if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, (json.dumps(content, indent=2) + "\n").encode())

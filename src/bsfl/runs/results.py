@@ -18,8 +18,8 @@ import numpy.typing as npt
 from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.extras import data_frame
-from bsfl.persistence import checksummed
 from bsfl.rounds import BufferPlan
+from bsfl.runs import checksummed
 from bsfl.runs.run_file import PLACES, Records, RunFile, Versions, versions_now
 from bsfl.scenario import Scenario, parse_scenario
 from bsfl.scenario.files import digests

@@ -13,10 +13,10 @@ from bsfl.errors import InvalidInput
 from bsfl.extras import in_parallel, optional_module
 from bsfl.fleet import Fleet
 from bsfl.learning.task import Evaluation, Params, Task, Update
-from bsfl.persistence import alone_in
 from bsfl.policy import Policy, PolicyWrapper, Selection
 from bsfl.runs.checkpoint import Checkpointed
 from bsfl.runs.results import Results, older_results
+from bsfl.runs.run_file import alone_in
 from bsfl.scenario import Scenario
 from bsfl.scenario.learning_spec import LearningSpec
 from bsfl.scenario.tables import at

@@ -22,11 +22,10 @@ from bsfl.analysis.verdict import overall
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
 from bsfl.extras import in_parallel
-from bsfl.persistence import checksummed
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
-from bsfl.runs import Results
+from bsfl.runs import Results, checksummed
 from bsfl.runs.run import play
 from bsfl.scenario import Scenario, find_scenario
 from bsfl.scenario.learning_spec import LINEAR

@@ -7,14 +7,11 @@ from bsfl.monitoring import Journal
 class MemoryJournal(Journal):
     """Entries in the order in which they were published."""
 
-    def __init__(self):
-        self.entries, self.availability = [], False
+    def __init__(self, *, availability=False):
+        self.entries, self.availability = [], availability
 
     def write(self, entries):
         self.entries += entries
-
-    def __del__(self):
-        pass
 
     def of_kind(self, *kinds):
         return [entry for entry in self.entries if entry["kind"] in kinds]

@@ -158,7 +158,7 @@ def test_late_responses_and_a_replaced_credit_have_entries_of_their_own(path):
 
 
 def test_what_happens_to_clients_has_entries_of_its_own():
-    journal = MemoryJournal()
+    journal = MemoryJournal(availability=True)
     scheduler = Scheduler(UniformRandom(), cohort_size=1, journal=journal)
     scheduler.join(CLIENTS, samples=[1.0, 2.0, 3.0])
     scheduler.join(["dan"], features=[{"ram": 4.0}])

@@ -38,8 +38,7 @@ from bsfl.monitoring.publisher import Batch, JournalLike, OnRound, Publisher
 from bsfl.monitoring.stream import events_after, replaying, settings_entry, settings_of
 from bsfl.monitoring.table import ClientRows
 from bsfl.persistence import snapshot
-from bsfl.persistence.state_files import StateFiles
-from bsfl.persistence.statefile import warn_of_other_writer
+from bsfl.persistence.writer import StateFiles, warn_of_other_writer
 from bsfl.policies import Pace, Policy
 from bsfl.types import (
     BoolArray,

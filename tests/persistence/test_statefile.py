@@ -117,7 +117,7 @@ def test_a_pipe_holds_nothing_up(function, path):
     [
         {"name": "a", "dtype": "<f8", "shape": [2**40]},
         {"name": "a", "dtype": "<f8", "shape": [-1]},
-        {"name": "a", "dtype": "<f8", "shape": [1] * 33},
+        {"name": "a", "dtype": "<f8", "shape": [1] * 65},
         {"name": "a", "dtype": "|O", "shape": [1]},
         {"name": "a", "shape": [1]},
     ],

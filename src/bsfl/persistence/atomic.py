@@ -68,12 +68,9 @@ def replace_file(
         with folder_lock(path.parent):
             check()
             _move(temporary, path)
-    handle = _open_folder(path.parent)
-    if handle is not None:
-        try:
+    with _open_folder(path.parent) as handle:
+        if handle is not None:
             _sync(handle)  # makes the new name durable
-        finally:
-            os.close(handle)
 
 
 def _within_folder(path: Path) -> Path:
@@ -160,26 +157,27 @@ def _sync(handle: int) -> None:
             raise
 
 
-def _open_folder(folder: Path) -> int | None:
-    """Return a handle of a folder; None where there is none: on Windows, or without permission."""
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[int | None]:
+    """Yield a handle of a folder; None where there is none: on Windows, or without permission."""
+    handle = None
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        return os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Keep other processes from replacing files of a folder, where the file system can."""
-    handle = _open_folder(folder) if fcntl else None
-    try:
+    with _open_folder(folder) as handle:
         end_s = time.monotonic() + LOCK_WAIT_S
         while handle is not None and try_lock(handle) is False and time.monotonic() < end_s:
             time.sleep(0.002)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def lock(file: IO[Any]) -> None:

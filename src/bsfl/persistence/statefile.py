@@ -33,9 +33,6 @@ _LENGTH = struct.Struct("<Q")
 DTYPES = {name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<u4", "|b1", "|u1")}
 """What arrays may hold: numbers, whole numbers, truths and bytes."""
 
-MOST_DIMENSIONS = 32
-"""Of an array, in every numpy: a checkpoint holds a network's kernels, with four or more."""
-
 NO_JSON = RecursionError, struct.error
 """What else can go wrong in bytes that are no header."""
 
@@ -62,13 +59,17 @@ def write(
     head = json.dumps({**header, "arrays": listing}).encode()
     parts: list[bytes | memoryview] = [_LENGTH.pack(len(head)), head]
     parts += [np.ascontiguousarray(a).reshape(-1).view(np.uint8).data for a in stored.values()]
-    digest = hashlib.sha256(_VERSION.pack(FORMAT))
-    for part in parts:
-        digest.update(part)
-    stamp = digest.digest()
+    stamp = _stamp(FORMAT, *parts)
     prelude = _PRELUDE.pack(MAGIC, FORMAT, sum(len(p) for p in parts), stamp)
     replace_file(path, prelude, *parts, check=lambda: check(stamp))
     return stamp
+
+
+def _stamp(version: int, *body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(_VERSION.pack(version))
+    for part in body:
+        digest.update(part)
+    return digest.digest()
 
 
 def header_of(path: Path) -> dict[str, Any]:
@@ -100,20 +101,21 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     content = path.read_bytes()
     if not content.startswith(MAGIC[: len(content)]) or not content:
         raise NotAStateFile(f"{path} is not a saved scheduler; nothing was loaded")
-    if len(content) < _PRELUDE.size:
-        raise TruncatedFile(_too_short(path, _PRELUDE.size, len(content)))
-    _, version, n_bytes, checksum = _PRELUDE.unpack_from(content)
+    version, n_bytes, checksum, size = 0, 0, b"", _PRELUDE.size
+    if len(content) >= size:
+        _, version, n_bytes, checksum = _PRELUDE.unpack_from(content)
     if version > FORMAT:
         raise NewerFormat(
             f"{path} has format {version}, this bsfl reads up to {FORMAT}; "
             "upgrade bsfl to open it; nothing was loaded"
         )
-    if len(content) < _PRELUDE.size + n_bytes:
-        raise TruncatedFile(_too_short(path, _PRELUDE.size + n_bytes, len(content)))
-    body = memoryview(content)[_PRELUDE.size :]
-    digest = hashlib.sha256(_VERSION.pack(version))
-    digest.update(body)
-    if len(body) != n_bytes or digest.digest() != checksum:
+    if len(content) < size + n_bytes:
+        raise TruncatedFile(
+            f"{path} is truncated (expected {size + n_bytes:,} bytes, found {len(content):,}); "
+            "nothing was loaded"
+        )
+    body = memoryview(content)[size:]
+    if len(body) != n_bytes or _stamp(version, body) != checksum:
         raise CorruptFile(
             f"{path} was changed after it was saved (checksum differs); nothing was loaded"
         )
@@ -138,8 +140,7 @@ def _unpacked(body: memoryview) -> tuple[dict[str, Any], Arrays]:
     arrays: Arrays = {}
     for entry in header.pop("arrays"):
         name, shape, dtype = entry["name"], tuple(entry["shape"]), DTYPES[entry["dtype"]]
-        sizes = len(shape) <= MOST_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
-        if not sizes or name in arrays:
+        if name in arrays or not all(type(n) is int and n >= 0 for n in shape):
             raise ValueError(f"array {name!r} of shape {shape}")
         size = math.prod(shape)
         if position + size * dtype.itemsize > len(body):
@@ -150,7 +151,3 @@ def _unpacked(body: memoryview) -> tuple[dict[str, Any], Arrays]:
     if position != len(body):
         raise ValueError(f"{len(body) - position:,} bytes are left")
     return header, arrays
-
-
-def _too_short(path: Path, expected: int, found: int) -> str:
-    return f"{path} is truncated (expected {expected:,} bytes, found {found:,}); nothing was loaded"

@@ -89,9 +89,8 @@ def rows(engine: Engine, names: list[Any], clients: IntArray | None = None) -> C
         "participation_ratio": optional(task.participation_ratio()[where]),
         "last_selected": [t or None for t in task.last_selected[where].tolist()],
     }
-    keys = tuple(columns)
     return ClientRows(
-        dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
     )
 
 
@@ -104,7 +103,7 @@ def summary(title: str, engine: Engine, names: list[Any]) -> str:
     text = f"{pool.n_members:,} members, {n_responded:,} have responded"
     lines = {
         "clients": text + f"; {n_left:,} left" * bool(n_left),
-        "last round": _last_round(engine.rounds.latest),
+        "last round": _last_round(engine.rounds.latest, names),
         **_speed(names, pool, member),
         "overdue": _overdue(engine, names),
         "fairness": _fairness(task, member),
@@ -116,11 +115,11 @@ def summary(title: str, engine: Engine, names: list[Any]) -> str:
     return "\n".join([title, *(f"  {name:<11}{text}" for name, text in lines.items())])
 
 
-def _last_round(one: Round | None) -> str:
+def _last_round(one: Round | None, names: list[Any]) -> str:
     if one is None:
         return "none yet"
-    record = one.record([""] * (int(one.cohort.max(initial=-1)) + 1))
-    return results(record) + (f", {len(one.pending):,} pending" if len(one.pending) else "")
+    n_pending = len(one.pending)
+    return results(one.record(names)) + f", {n_pending:,} pending" * bool(n_pending)
 
 
 def _speed(names: list[Any], pool: PoolView, member: BoolArray) -> dict[str, str]:

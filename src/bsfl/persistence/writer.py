@@ -56,23 +56,21 @@ class StateFiles:
 
         The first `n_names` of the ids are written; the list only ever grows at its end.
         """
+        if not wait:
+            arrays, self._spare = _copies(arrays, self._spare), {}
 
-        def write(arrays: Arrays) -> None:
+        def write() -> None:
             ids = {f"ids/{name}": a for name, a in id_arrays(names[:n_names]).items()}
             self.write(path, header, arrays | ids)
+            if not wait:
+                self._spare = arrays  # the next copy takes their place in memory
 
         if wait:
             self._writer.join()
-            write(arrays)
+            write()
             self.wait()
-            return
-        copied, self._spare = _copies(arrays, self._spare), {}
-
-        def write_copy() -> None:
-            write(copied)
-            self._spare = copied  # the next copy takes their place in memory
-
-        self._writer.put(path, write_copy)
+        else:
+            self._writer.put(path, write)
 
     def write(self, path: Path, header: dict[str, Any], arrays: Arrays) -> None:
         """Write a state file; raise FileInUse, and write nothing, if it is another writer's."""

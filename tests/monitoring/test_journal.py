@@ -109,15 +109,6 @@ def test_a_batch_is_one_write(path, monkeypatch):
 # --- order
 
 
-WAITS = """
-import sys
-from bsfl.monitoring.journal import Journal
-journal = Journal(sys.argv[1])
-for seq in (0, 5, 3):
-    journal.write([{"kind": "round", "seq": seq}])
-"""
-
-
 def test_a_journal_that_was_closed_begins_anew(path):
     journal = Journal(path)
     journal.write([entry(0)])

@@ -1,19 +1,19 @@
 """A journal that keeps its entries in memory, for tests of what is published."""
 
+from bsfl.dashboard.follow import Followed
 from bsfl.monitoring import Journal
-from bsfl.monitoring.follow import Followed
 
 
 class MemoryJournal(Journal):
     """Entries in the order in which they were published."""
 
-    def __init__(self):
-        self.entries, self.availability = [], False
+    def __init__(self, *, availability=False):
+        self.entries, self.availability = [], availability
 
-    def write(self, entries):
+    def put(self, entries):
         self.entries += entries
 
-    def __del__(self):
+    def flush(self):
         pass
 
     def of_kind(self, *kinds):

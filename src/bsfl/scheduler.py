@@ -35,12 +35,10 @@ from bsfl.errors import InvalidInput
 from bsfl.monitoring import table
 from bsfl.monitoring.explain import Explanation, explain
 from bsfl.monitoring.publisher import Batch, JournalLike, OnRound, Publisher
-from bsfl.monitoring.replay import events_after, replaying
-from bsfl.monitoring.stream import settings_entry, settings_of
+from bsfl.monitoring.stream import events_after, replaying, settings_entry, settings_of
 from bsfl.monitoring.table import ClientRows
 from bsfl.persistence import snapshot
-from bsfl.persistence.state_files import StateFiles
-from bsfl.persistence.statefile import warn_of_other_writer
+from bsfl.persistence.writer import StateFiles, warn_of_other_writer
 from bsfl.policies import Pace, Policy
 from bsfl.types import (
     BoolArray,
@@ -168,7 +166,7 @@ class Scheduler:
         self._seq = 0  # of the last event
         self._shift_s = 0.0  # of the clock against that of the file that was loaded
         self._clock, self._lock, self._files = clock, CopyableLock(), StateFiles()
-        self._publisher = Publisher(journal, on_round, lock=CopyableLock())
+        self._publisher = Publisher(journal, on_round)
 
     # --- settings and queries --------------------------------------------------------------------
 
@@ -703,7 +701,7 @@ class Scheduler:
         if not read_only:
             warn_of_other_writer(Path(path).absolute())
         scheduler = snapshot.load(cls, Path(path).absolute(), policy, clock)
-        scheduler._publisher = Publisher(journal, on_round, lock=CopyableLock())
+        scheduler._publisher = Publisher(journal, on_round)
         if cohort_size is not None:
             scheduler.cohort_size = cohort_size
         if over_selection is not None:
@@ -764,8 +762,6 @@ class _Call:
         """Carry out a command and return its event."""
         engine, names = self._scheduler._engine, self._scheduler._ids.names
         event = engine.decide(command, self._now_s)
-        if self.batch:
-            self.batch.prepare(event, names)
         engine.apply(event)
         self.n_events += 1
         if self.batch:

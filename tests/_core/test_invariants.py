@@ -5,7 +5,6 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +31,7 @@ from bsfl._core.state import copy_rows, leaves
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.monitoring.stream import entry_of, event_of
 from bsfl.persistence.snapshot import contents
+from memory_journal import MemoryJournal
 
 SOURCE = Path(bsfl.__file__).parent
 POLICIES = [Pace(), BSFL(alpha=3.0), UniformRandom()]
@@ -388,9 +388,8 @@ def name_new(event, ids, number):
 
 
 def test_i11_sequence_numbers_of_events_are_consecutive():
-    scheduler = Scheduler(UniformRandom(), cohort_size=1)
-    entries = []
-    scheduler._publisher.journal = SimpleNamespace(availability=True, write=entries.extend)
+    journal = MemoryJournal(availability=True)
+    scheduler = Scheduler(UniformRandom(), cohort_size=1, journal=journal)
     cohort = scheduler.select(["ann", "bob", "cem"])  # joined, availability, opened
     with pytest.raises(InvalidInput):
         scheduler.select(["new", 7])
@@ -398,6 +397,7 @@ def test_i11_sequence_numbers_of_events_are_consecutive():
     scheduler.rename("ann", "eve")
     scheduler.leave(["bob"])
     scheduler.forget(["cem"])
+    entries = journal.entries
     assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
     kinds = ["joined", "opened", "responses", "closed", "renamed", "left", "forgotten"]
     assert [entry["kind"] for entry in entries] == kinds

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from bsfl import Observation, Scheduler, UniformRandom
+from bsfl.dashboard.follow import Followed
 from bsfl.dashboard.live import journal_page
-from bsfl.monitoring.follow import Followed
 from memory_journal import MemoryJournal
 
 NASTY = "<script>alert('x')</script>"

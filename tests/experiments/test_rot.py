@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.experiments import open_results, read_manifest, run_scenario
+from bsfl.experiments import checksummed, open_results, read_manifest, run_scenario
 from bsfl.experiments.summary import summarise
-from bsfl.persistence import checksummed
 from bsfl.report import scenario_report
 from small_scenario import parse
 

@@ -27,7 +27,7 @@ FLOATS += [5e-324, 1e-9, 1e15, 1e30, -0.0]
 WHOLES = [-1, 0, 1, 2, 2**31 - 1, 2**31, 10**9, 10**15, 10**18, 2**63 - 1, -(2**63)]
 SIZES = [0, 1, 2, 3, 7, 100, -1, 10**6, 10**9, 10**18, 10**30, 2**62, 1.5, True, "3", None]
 COUNTS = (
-    *("n_clients", "n_rows", "cohort_size", "seed", "forget_after", "over_selection", "seq"),
+    *("n_rows", "cohort_size", "seed", "forget_after", "over_selection", "seq"),
     *("deadline_s", "min_responses", "max_staleness", "lifetime_s", "max_open_rounds"),
 )
 
@@ -294,7 +294,7 @@ def array_wider(content, dice):
 
 def wide_and_empty(content, dice):
     """Claim that no client has very many features."""
-    shape = [dice.choice([0, content.header.get("n_clients", 0)]), dice.choice(SIZES)]
+    shape = [dice.choice([0, content.header.get("n_rows", 0)]), dice.choice(SIZES)]
     content.put("pool/features", np.zeros(0), shape)
 
 

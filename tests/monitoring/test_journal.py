@@ -109,15 +109,6 @@ def test_a_batch_is_one_write(path, monkeypatch):
 # --- order
 
 
-WAITS = """
-import sys
-from bsfl.monitoring.journal import Journal
-journal = Journal(sys.argv[1])
-for seq in (0, 5, 3):
-    journal.write([{"kind": "round", "seq": seq}])
-"""
-
-
 def test_a_journal_that_was_closed_begins_anew(path):
     journal = Journal(path)
     journal.write([entry(0)])
@@ -652,14 +643,12 @@ def test_a_forked_process_does_not_write_to_the_journal_of_its_parent(path, monk
 
 
 @needs_locks
-@pytest.mark.parametrize("held", ["_lock", "_file._lock"])
-def test_a_lock_that_a_thread_holds_at_a_fork_holds_no_child_up(path, held, tmp_path):
+def test_a_lock_that_a_thread_holds_at_a_fork_holds_no_child_up(path, tmp_path):
     journal = Journal(path)
-    lock = journal._lock if held == "_lock" else journal._file._lock
     locked, end = threading.Event(), threading.Event()
 
     def hold():
-        with lock:
+        with journal._file.lock:
             locked.set()
             end.wait(LONG_S)
 

@@ -2,7 +2,9 @@
 
 import copy
 import logging
+import os
 import pickle
+import threading
 import time
 
 import pytest
@@ -54,6 +56,26 @@ def test_a_record_holds_what_was_known_when_the_round_closed():
     assert record.cohort == (a, b, c)
     assert (record.n_fresh, record.n_late, record.duration_s, record.train_loss) == (2, 0, 5.0, 1.5)
     assert scheduler.last_round.n_late == 1
+
+
+def test_a_journal_on_a_slow_disk_holds_up_no_query(path, monkeypatch):
+    begun, go, write = threading.Event(), threading.Event(), os.write
+
+    def slow(handle, content):
+        begun.set()
+        assert go.wait(60)
+        return write(handle, content)
+
+    scheduler = Scheduler(cohort_size=2, journal=path)
+    monkeypatch.setattr(os, "write", slow)
+    thread = threading.Thread(target=scheduler.join, args=(CLIENTS,))
+    thread.start()
+    assert begun.wait(60)
+    assert scheduler.clients == CLIENTS  # would wait for ever for a lock that the writer holds
+    assert "3 members" in scheduler.summary()
+    go.set()
+    thread.join()
+    assert [entry["new"] for entry in read_journal(path)] == [CLIENTS]
 
 
 def test_diagnostics_that_fail_stop_nothing(caplog, path):
@@ -158,7 +180,7 @@ def test_late_responses_and_a_replaced_credit_have_entries_of_their_own(path):
 
 
 def test_what_happens_to_clients_has_entries_of_its_own():
-    journal = MemoryJournal()
+    journal = MemoryJournal(availability=True)
     scheduler = Scheduler(UniformRandom(), cohort_size=1, journal=journal)
     scheduler.join(CLIENTS, samples=[1.0, 2.0, 3.0])
     scheduler.join(["dan"], features=[{"ram": 4.0}])

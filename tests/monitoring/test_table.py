@@ -8,8 +8,8 @@ import pytest
 
 from bsfl import BSFL, MinParticipation, Observation, Pace, Scheduler, UniformRandom
 from bsfl._core.state import leaves
+from bsfl.dashboard.follow import Followed
 from bsfl.monitoring import COLUMNS, read_journal
-from bsfl.monitoring.follow import Followed
 
 TIMEOUT = Observation(latency_s=60.0, outcome="timeout")
 FAILED = Observation(outcome="failed")

@@ -14,7 +14,7 @@ import pytest
 
 from bsfl.errors import FileInUse
 from bsfl.persistence import atomic
-from bsfl.persistence.atomic import alone_in, lock, replace_file, try_lock, write_json
+from bsfl.persistence.atomic import lock, replace_file, try_lock
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="links and modes of POSIX")
 needs_locks = pytest.mark.skipif(atomic.fcntl is None, reason="locks of POSIX")
@@ -203,7 +203,7 @@ def test_files_are_replaced_on_every_file_system(limit, tmp_path, monkeypatch):
 
 def test_locks_that_do_not_exist_are_taken_for_granted(tmp_path, monkeypatch):
     without_locks(monkeypatch)
-    with alone_in(tmp_path), (tmp_path / "a").open("w") as file:
+    with (tmp_path / "a").open("w") as file:
         lock(file)
         assert try_lock(file) is None
 
@@ -353,8 +353,3 @@ def test_bytes_are_written_as_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", open_binary)
     replace_file(tmp_path / "s", b"one\ntwo\n")
     assert flags[0] & binary
-
-
-def test_json_is_written_with_its_folder(tmp_path):
-    write_json(tmp_path / "a" / "b.json", {"n": 1})
-    assert (tmp_path / "a" / "b.json").read_text() == '{\n  "n": 1\n}\n'

@@ -106,7 +106,7 @@ def test_missing_parts_are_rejected(saved):
     ("key", "value"),
     [
         ("seq", -1), ("seq", "x"), ("clock_s", NAN), ("clock_s", None), ("n_rows", 6),
-        ("n_rows", -1), ("n_clients", 4), ("feature_columns", 3), ("late", "maybe"),
+        ("n_rows", -1), ("feature_columns", 3), ("late", "maybe"),
         ("max_open_rounds", 0), ("cohort_size", 0), ("seed", -1), ("schema", 0), ("schema", "x"),
     ],
 )  # fmt: skip

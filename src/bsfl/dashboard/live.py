@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bsfl.dashboard.cohorts import cohorts
+from bsfl.dashboard.follow import HOURS, ClientSums, Followed, OpenRound
 from bsfl.dashboard.page import cell, client_cell, latency_cell, ratio_cell
 from bsfl.frame import (
     Bar,
@@ -24,7 +25,6 @@ from bsfl.frame import (
     table,
     text,
 )
-from bsfl.monitoring.follow import HOURS, ClientSums, Followed, OpenRound
 from bsfl.monitoring.words import GINI, figure, named, seconds
 
 SHOWN = 15

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from bsfl.dashboard.follow import Follower
 from bsfl.dashboard.live import journal_page
-from bsfl.monitoring.follow import Follower
 
 HOST, PORT = "127.0.0.1", 8571
 HEADERS = {

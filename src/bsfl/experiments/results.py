@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
+from bsfl.experiments import checksummed
 from bsfl.experiments.files import digests
 from bsfl.experiments.parse import parse_scenario
 from bsfl.experiments.run_file import PLACES, Records, RunFile, Versions, versions_now
 from bsfl.experiments.scenario import Scenario
 from bsfl.extras import data_frame
-from bsfl.persistence import checksummed
 from bsfl.rounds import BufferPlan
 from bsfl.types import FloatArray, IntArray
 

@@ -11,6 +11,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ import numpy.typing as npt
 
 import bsfl
 from bsfl.errors import InvalidInput
+from bsfl.experiments import checksummed
 from bsfl.experiments.scenario import Scenario
-from bsfl.persistence import checksummed, lock, replace_file
+from bsfl.persistence import lock, replace_file
 from bsfl.types import RoundRecord
 
 Records = npt.NDArray[np.void]
@@ -32,6 +34,15 @@ PLACES = ("cohort", "kept")
 FLUSH_EVERY, FLUSH_EVERY_S = 50, 1.0
 """Rounds between two writes to disk, and seconds if they take longer, so that progress shows."""
 RUN_AGAIN = "delete it and run the scenario again"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder; others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        lock(file)
+        yield
 
 
 def versions_now(scenario: Scenario) -> Versions:

@@ -13,11 +13,11 @@ from bsfl.errors import InvalidInput
 from bsfl.experiments.checkpoint import Checkpointed
 from bsfl.experiments.learning_spec import LearningSpec
 from bsfl.experiments.results import Results, older_results
+from bsfl.experiments.run_file import alone_in
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.toml_tables import at
 from bsfl.extras import in_parallel, optional_module
 from bsfl.learning.task import Evaluation, Params, Task, Update
-from bsfl.persistence import alone_in
 from bsfl.policy import Policy, PolicyWrapper, Selection
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.simulate import simulate

@@ -3,8 +3,7 @@
 Scheduler.summary, table, explain   table.py, explain.py
 Scheduler(journal=...)              journal.py holds the events of stream.py; read with read_journal
 Scheduler(on_round=...)             publisher.py; prometheus.py is such a callback
-Scheduler.replay                    replay.py
-bsfl watch                          follow.py sums the events up; bsfl.dashboard shows them
+Scheduler.replay                    stream.py
 """
 
 from bsfl.monitoring.explain import Explanation

@@ -10,7 +10,7 @@ members are worth. For a client that was selected, S_k is the best cohort withou
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,6 @@ N_NAMED = 3
 """Clients that a text names."""
 NEGLIGIBLE = 1e-8
 """Differences below this part of what is weighed are not reported."""
-UNKNOWN = (
-    "what was weighed is not known any more, as the scheduler was loaded from a file since, or "
-    "clients were forgotten"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,136 +69,122 @@ class Explanation:
 
 def explain(engine: Engine, client: int, names: list[Any]) -> Explanation:
     """Return why a client was selected in the last round, or not."""
-    number, latest, known = engine.task.round, engine.rounds.latest, engine.selection
-    selected = latest is not None and bool(np.isin(client, latest.cohort))
-    about = f"{named(names[client])} was {'' if selected else 'not '}selected in round {number:,}"
-    simple = {"client": names[client], "round": number, "selected": selected}
+    number, latest = engine.task.round, engine.rounds.latest
+    selected = latest is not None and client in latest.cohort
+    simple = Explanation(
+        client=names[client],
+        round=number,
+        selected=selected,
+        text=f"{named(names[client])} was {'' if selected else 'not '}selected in round {number:,}",
+    )
     if number == 0:
-        return Explanation(**simple, text="no round has been opened yet")
-    if known is None:
-        return Explanation(**simple, text=f"{about}: {UNKNOWN}")
-    selection, available = known
-    position = _position(selection.candidates, client)
-    if position is None:
-        why = _not_weighed(selection, available, client, engine, selected=selected)
-        return Explanation(**simple, text=f"{about}: {why}")
-    before = np.flatnonzero(np.isin(selection.candidates, selection.clients, assume_unique=True))
-    other = _best_alternative(selection, before, position, with_it=not selected)
-    if other is None:
-        return Explanation(**simple, text=f"{about}: all candidates were selected")
-    u, g, worth = selection.u, selection.g, selection.alpha / len(before)
-    speed, other_speed = float(u[before].min()), float(u[other].min())
-    value, other_value = (worth * float(g[at].sum()) for at in (before, other))
+        return replace(simple, text="no round has been opened yet")
+    if reason := _reason(engine, client, selected=selected):
+        return replace(simple, text=f"{simple.text}: {reason}")
+    assert engine.selection
+    selection, _ = engine.selection
+    u, g, candidates = selection.u, selection.g, selection.candidates
+    at = int(np.searchsorted(candidates, client))
+    cohort = np.flatnonzero(np.isin(candidates, selection.clients, assume_unique=True))
+    other = _best_alternative(selection, cohort, at, with_it=not selected)
+    speed, other_speed = (float(u[one].min()) for one in (cohort, other))
+    worth = selection.alpha / len(cohort)
+    value, other_value = (worth * float(g[one].sum()) for one in (cohort, other))
     cost = speed - other_speed if speed != other_speed else 0.0  # both may be infinite
-    found = Explanation(
-        **simple,
-        text="",
+    found = replace(
+        simple,
         unit=selection.unit,
         objective=speed + value,
         alternative=other_speed + other_value,
         difference=cost - (other_value - value),
         cost=cost,
         gain=other_value - value,
-        latency_s=-float(u[position]) if selection.unit == "s" else None,
-        leaving=tuple(names[k] for k in selection.candidates[np.setdiff1d(before, other)].tolist()),
-        entering=tuple(
-            names[k] for k in selection.candidates[np.setdiff1d(other, before)].tolist()
-        ),
+        latency_s=-float(u[at]) if selection.unit == "s" else None,
+        leaving=tuple(names[k] for k in candidates[np.setdiff1d(cohort, other)].tolist()),
+        entering=tuple(names[k] for k in candidates[np.setdiff1d(other, cohort)].tolist()),
     )
-    interval = _interval(engine, client)
-    sentence = _sentence(found, selection, float(u[position]), interval)
-    if not selection.is_exact and found.difference is not None and found.difference < 0:
-        sentence += "; the solver missed the better cohort"
-    object.__setattr__(found, "text", f"{about}: {sentence}")
-    return found
+    text = f"{simple.text}: {_comparison(found, cost, other_value - value, selection)}"
+    if selection.unit == "index":
+        text += f"; its speed index is {figure(float(u[at]))}"
+    elif selection.unit == "s":
+        text += f"; its expected latency is {figure(-float(u[at]))} s ({_interval(engine, client)})"
+    if not selection.is_exact and speed + value < other_speed + other_value:
+        text += "; the solver missed the better cohort"
+    return replace(found, text=text)
 
 
-def _position(clients: IntArray, client: int) -> int | None:
-    at = int(np.searchsorted(clients, client))
-    return at if at < len(clients) and clients[at] == client else None
-
-
-def _best_alternative(
-    selection: Selection, before: IntArray, position: int, *, with_it: bool
-) -> IntArray | None:
-    r"""Return the positions of a best cohort with a candidate, or without; None if there is none.
-
-    With k a member the minimum is at most u_k. So cut every u to it: the m - 1 others maximise
-    min min(u, u_k) + (alpha / m) sum g, which is the same problem with a place less.
-    """
-    m, n = len(before), len(selection.candidates)
-    others = np.concatenate([before, np.setdiff1d(np.arange(n), before)])  # members first: ties
-    others = others[others != position]
-    u, g = selection.u[others], selection.g[others]
-    if with_it and m == 1:
-        return np.array([position])
-    if with_it:
-        u = np.minimum(u, selection.u[position])
-        best = solve_exact(u, g, m - 1, selection.alpha * (m - 1) / m)
-        return np.sort(np.append(others[best], position))
-    return np.sort(others[solve_exact(u, g, m, selection.alpha)]) if len(others) >= m else None
-
-
-def _not_weighed(
-    selection: Selection, available: IntArray, client: int, engine: Engine, *, selected: bool
-) -> str:
-    """Return why a client had a place, or none, before anything was weighed."""
-    n = len(available)
-    if _position(available, client) is None:
+def _reason(engine: Engine, client: int, *, selected: bool) -> str | None:
+    """Return why a client had a place, or none, where it was not weighed; None: it was."""
+    if engine.selection is None:
+        return (
+            "what was weighed is not known any more, as the scheduler was loaded from a file "
+            "since, or clients were forgotten"
+        )
+    selection, available = engine.selection
+    n, m = len(available), len(selection.clients)
+    if client not in available:
         return f"it was not one of the {n:,} available clients"
-    if selected and len(selection.clients) == n:
+    if client in selection.candidates:
+        there_is_a_choice = not np.isin(selection.candidates, selection.clients).all()
+        return None if there_is_a_choice else "all candidates were selected"
+    if selected and m == n:
         return f"all {n:,} available clients were selected"
-    if selected and _position(selection.reserved, client) is not None:
+    if selected and client in selection.reserved:
         return "it had never been selected, and places are reserved for such clients"
     if len(selection.candidates) and not selected:
         return "clients that had never been selected took all places"
     name = type(engine.policy).__name__
-    how = "does not report how it weighs them"
-    return f"{name} selected {len(selection.clients):,} of {n:,} available clients and {how}"
+    return (
+        f"{name} selected {m:,} of {n:,} available clients and does not report how it weighs them"
+    )
 
 
-def _interval(engine: Engine, client: int) -> tuple[float, float] | None:
+def _best_alternative(
+    selection: Selection, cohort: IntArray, at: int, *, with_it: bool
+) -> IntArray:
+    r"""Return the positions of a best cohort with the candidate at a position, or without it.
+
+    With k a member the minimum is at most u_k. So cut every u to it: the m - 1 others maximise
+    min min(u, u_k) + (alpha / m) sum g, which is the same problem with a place less.
+    """
+    m = len(cohort)
+    others = np.concatenate([cohort, np.setdiff1d(np.arange(len(selection.u)), cohort)])
+    others = others[others != at]  # members of the cohort first: ties
+    u, g = selection.u[others], selection.g[others]
+    if not with_it:
+        return np.sort(others[solve_exact(u, g, m, selection.alpha)])
+    if m == 1:
+        return np.array([at])
+    best = solve_exact(np.minimum(u, selection.u[at]), g, m - 1, selection.alpha * (m - 1) / m)
+    return np.sort(np.append(others[best], at))
+
+
+def _comparison(found: Explanation, cost: float, gain: float, selection: Selection) -> str:
+    """Return how much slower the alternative is, what it is worth, and who is in it."""
+    negligible = NEGLIGIBLE * (float(np.abs(selection.g).max()) * selection.alpha + abs(cost))
+
+    def amount(value: float, more: str, less: str, same: str) -> str:
+        if abs(value) <= negligible:
+            return same
+        unit = " s" if selection.unit == "s" else ""
+        return f"{figure(abs(value))}{unit} {more if value > 0 else less}"
+
+    text = f"the best cohort {'without' if found.selected else 'with'} it would be "
+    if selection.unit != "value":
+        text += amount(cost, "slower", "faster", "as fast") + " and "
+    text += "worth " + amount(gain, "more", "less", "as much")
+    if max(abs(cost), abs(gain)) <= negligible:
+        text += " (ties are broken at random)"
+    if swapped := found.entering if found.selected else found.leaving:
+        text += f", with {', '.join(map(named, swapped[:N_NAMED]))}"
+        text += f" and {len(swapped) - N_NAMED:,} more" * (len(swapped) > N_NAMED)
+        text += " in it" if found.selected else " left out"
+    return text
+
+
+def _interval(engine: Engine, client: int) -> str:
     pool, _ = engine.views()
     _, low, high = (float(column[0]) for column in pool.latencies(np.array([client])))
-    return None if math.isnan(low) else (low, high)
-
-
-def _sentence(
-    found: Explanation, selection: Selection, u: float, interval: tuple[float, float] | None
-) -> str:
-    """Return the numbers of an explanation in a sentence."""
-    assert found.cost is not None
-    assert found.gain is not None
-    scale = float(np.abs(selection.g).max()) * selection.alpha + abs(found.cost)
-    unit = " s" if selection.unit == "s" else ""
-
-    def amount(value: float) -> str:
-        return f"{figure(abs(value))}{unit}"
-
-    other = f"the best cohort {'without' if found.selected else 'with'} it"
-    clauses = []
-    if selection.unit != "value":
-        speed = "as fast"
-        if abs(found.cost) > NEGLIGIBLE * scale:
-            speed = f"{amount(found.cost)} {'slower' if found.cost > 0 else 'faster'}"
-        clauses.append(speed)
-    value = "worth as much"
-    if abs(found.gain) > NEGLIGIBLE * scale:
-        value = f"worth {amount(found.gain)} {'more' if found.gain > 0 else 'less'}"
-    elif abs(found.cost) <= NEGLIGIBLE * scale:
-        value += " (ties are broken at random)"
-    clauses.append(value)
-    text = f"{other} would be {' and '.join(clauses)}"
-    swapped = found.entering if found.selected else found.leaving
-    if swapped:
-        names = ", ".join(map(named, swapped[:N_NAMED]))
-        names += f" and {len(swapped) - N_NAMED:,} more" * (len(swapped) > N_NAMED)
-        text += f", with {names} {'in it' if found.selected else 'left out'}"
-    if selection.unit == "index":
-        text += f"; its speed index is {figure(u)}"
-    elif selection.unit == "s":
-        width = "a prediction, as it never responded"
-        if interval is not None:
-            width = f"80 % of its responses come in {' - '.join(map(figure, interval))} s"
-        text += f"; its expected latency is {figure(-u)} s ({width})"
-    return text
+    if math.isnan(low):
+        return "a prediction, as it never responded"
+    return f"80 % of its responses come in {figure(low)} - {figure(high)} s"

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bsfl._core.engine import Engine
 from bsfl._core.pool import PoolView
@@ -11,8 +10,8 @@ from bsfl._core.rounds import Round
 from bsfl._core.task import TaskView
 from bsfl.estimators.fairness import gini
 from bsfl.extras import data_frame
-from bsfl.monitoring.words import figure, named, seconds
-from bsfl.types import BoolArray, FloatArray, IntArray
+from bsfl.monitoring.words import figure, named, optional, results, seconds
+from bsfl.types import BoolArray, IntArray
 
 N_PRINTED = 20
 """Rows that a printed table shows."""
@@ -78,29 +77,21 @@ def rows(engine: Engine, names: list[Any], clients: IntArray | None = None) -> C
         "client": [names[k] for k in indices],
         "member": engine.pool.member[: len(pool)][where].tolist(),
         "online": engine.pool.online[: len(pool)][where].tolist(),
-        "latency_s": _optional(middle),
-        "low_s": _optional(low),
-        "high_s": _optional(high),
+        "latency_s": optional(middle),
+        "low_s": optional(low),
+        "high_s": optional(high),
         "invitations": task.invitations[where].tolist(),
         "participations": task.participations[where].tolist(),
         "late": pool.late[where].tolist(),
         "timeouts": (pool.missed - pool.failed)[where].tolist(),
         "failures": pool.failed[where].tolist(),
         "pending": [len(engine.rounds.pending_rounds(k)) for k in indices],
-        "participation_ratio": _optional(task.participation_ratio()[where]),
+        "participation_ratio": optional(task.participation_ratio()[where]),
         "last_selected": [t or None for t in task.last_selected[where].tolist()],
     }
-    keys = tuple(columns)
     return ClientRows(
-        dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
     )
-
-
-def _optional(values: FloatArray) -> list[float | None]:
-    """Return numbers, None where there is none."""
-    found: npt.NDArray[Any] = values.astype(object)
-    found[np.isnan(values)] = None
-    return found.tolist()  # type: ignore[no-any-return]
 
 
 def summary(title: str, engine: Engine, names: list[Any]) -> str:
@@ -112,7 +103,7 @@ def summary(title: str, engine: Engine, names: list[Any]) -> str:
     text = f"{pool.n_members:,} members, {n_responded:,} have responded"
     lines = {
         "clients": text + f"; {n_left:,} left" * bool(n_left),
-        "last round": _last_round(engine.rounds.latest),
+        "last round": _last_round(engine.rounds.latest, names),
         **_speed(names, pool, member),
         "overdue": _overdue(engine, names),
         "fairness": _fairness(task, member),
@@ -124,19 +115,11 @@ def summary(title: str, engine: Engine, names: list[Any]) -> str:
     return "\n".join([title, *(f"  {name:<11}{text}" for name, text in lines.items())])
 
 
-def _last_round(one: Round | None) -> str:
+def _last_round(one: Round | None, names: list[Any]) -> str:
     if one is None:
         return "none yet"
-    record = one.record([""] * (int(one.cohort.max(initial=-1)) + 1))
-    text = f"{record.n_fresh or 0:,} of {len(one.cohort):,} responded"
-    text += "" if record.duration_s is None else f" in {seconds(record.duration_s)}"
-    others = {
-        "timed out": record.n_timeouts,
-        "failed": record.n_failed,
-        "late": record.n_late,
-        "pending": len(one.pending),
-    }
-    return text + "".join(f", {n:,} {name}" for name, n in others.items() if n)
+    n_pending = len(one.pending)
+    return results(one.record(names)) + f", {n_pending:,} pending" * bool(n_pending)
 
 
 def _speed(names: list[Any], pool: PoolView, member: BoolArray) -> dict[str, str]:

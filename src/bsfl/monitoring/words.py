@@ -1,8 +1,13 @@
 """Numbers and ids as a reader wants them."""
 
 import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from bsfl import validation
+from bsfl.types import FloatArray, RoundRecord
 
 GINI = "0: all equal, near 1: a few clients have all"
 """What a Gini coefficient says."""
@@ -40,3 +45,28 @@ def seconds(middle: float | None, low: float | None = None, high: float | None =
         return "unknown"
     wide = "" if low is None or high is None else f" ({figure(low)} - {figure(high)})"
     return f"{figure(middle)} s{wide}"
+
+
+def optional(values: FloatArray) -> list[Any]:
+    """Return numbers as plain lists, None where there is none.
+
+    >>> optional(np.array([[1.5, np.nan]]))
+    [[1.5, None]]
+    """
+    found: npt.NDArray[Any] = values.astype(object)
+    found[np.isnan(values)] = None
+    return found.tolist()  # type: ignore[no-any-return]
+
+
+def results(record: RoundRecord) -> str:
+    """Return what became of a cohort.
+
+    >>> record = RoundRecord(round=3, cohort=("ann", "bob"), n_invited=2, n_available=9,
+    ...     duration_s=41.0, n_fresh=1, n_timeouts=1, n_failed=0, n_late=0)
+    >>> results(record)
+    '1 of 2 responded in 41 s, 1 timed out'
+    """
+    text = f"{record.n_fresh or 0:,} of {len(record.cohort):,} responded"
+    text += "" if record.duration_s is None else f" in {seconds(record.duration_s)}"
+    others = ("timed out", record.n_timeouts), ("failed", record.n_failed), ("late", record.n_late)
+    return text + "".join(f", {n:,} {how}" for how, n in others if n)

@@ -1,11 +1,11 @@
 """Files that survive a crash: one scheduler in one file, replaced in one step, checked when read.
 
-atomic      replaces a file in one step
-statefile   named arrays and a JSON header with a checksum
-snapshot    what a state file holds of a scheduler
-background  writes a snapshot while the rounds go on
+atomic     replaces a file in one step
+statefile  named arrays and a JSON header with a checksum
+snapshot   what a state file holds of a scheduler
+writer     writes a snapshot, at once or while the rounds go on, unless it is another writer's
 """
 
-from bsfl.persistence.atomic import alone_in, lock, replace_file, write_json
+from bsfl.persistence.atomic import lock, replace_file
 
-__all__ = ["alone_in", "lock", "replace_file", "write_json"]
+__all__ = ["lock", "replace_file"]

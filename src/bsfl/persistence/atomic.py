@@ -10,7 +10,6 @@ owner cannot be set, a file that is replaced becomes private to the user who wri
 
 import errno
 import glob
-import json
 import os
 import secrets
 import stat
@@ -69,12 +68,9 @@ def replace_file(
         with folder_lock(path.parent):
             check()
             _move(temporary, path)
-    handle = _open_folder(path.parent)
-    if handle is not None:
-        try:
+    with _open_folder(path.parent) as handle:
+        if handle is not None:
             _sync(handle)  # makes the new name durable
-        finally:
-            os.close(handle)
 
 
 def _within_folder(path: Path) -> Path:
@@ -161,26 +157,27 @@ def _sync(handle: int) -> None:
             raise
 
 
-def _open_folder(folder: Path) -> int | None:
-    """Return a handle of a folder; None where there is none: on Windows, or without permission."""
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[int | None]:
+    """Yield a handle of a folder; None where there is none: on Windows, or without permission."""
+    handle = None
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        return os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Keep other processes from replacing files of a folder, where the file system can."""
-    handle = _open_folder(folder) if fcntl else None
-    try:
+    with _open_folder(folder) as handle:
         end_s = time.monotonic() + LOCK_WAIT_S
         while handle is not None and try_lock(handle) is False and time.monotonic() < end_s:
             time.sleep(0.002)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def lock(file: IO[Any]) -> None:
@@ -201,18 +198,3 @@ def try_lock(file: IO[Any] | int) -> bool | None:
     except OSError:
         return None
     return True
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Let one process at a time write into a folder; others wait."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        lock(file)
-        yield
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write plain data as indented JSON, in one step; the folder is made if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -44,9 +44,6 @@ def policy_of(
     A given policy reads the state if it is of the saved kind with equal `state_keys`.
     """
     name, settings = header["policy"], header["settings"]
-    for key in ("settings", "state_keys"):
-        if not isinstance(header[key], dict | None):
-            raise InvalidInput(f"{key} must be a table, got {validation.short(header[key])}")
     if given is not None:
         return given, _name(given) == name and _state_keys(given) == header["state_keys"]
     if settings is None:

@@ -5,8 +5,7 @@ range is checked. An array is never larger than its bytes in the file, and neith
 can make us reserve.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +38,11 @@ PLAN = {
     **{name: name for name in ("max_staleness", "lifetime_s")},
 }
 """Settings of a plan, and their names in a Scheduler."""
+FAULTS = (
+    *(InvalidInput, ArithmeticError, LookupError, TypeError, ValueError, AttributeError),
+    *(RecursionError, np.linalg.LinAlgError),
+)
+"""What a file can raise that no scheduler has saved."""
 
 
 def contents(scheduler: "Scheduler") -> tuple[Header, Arrays]:
@@ -58,7 +62,6 @@ def contents(scheduler: "Scheduler") -> tuple[Header, Arrays]:
         "seq": scheduler._seq,
         "clock_s": now_s,
         "feature_columns": scheduler._feature_columns,
-        "n_clients": n,
         "n_rows": engine.n_rows,
     }
     arrays: Arrays = {}
@@ -85,62 +88,70 @@ def load(cls: type[S], path: Path, given: "Policy | None", clock: Callable[[], f
     header, arrays = statefile.read(path)
     if "policy" not in header:
         raise NotAStateFile(f"{path} holds something else than a scheduler; nothing was loaded")
-    with corrupt_if_wrong(path):
-        schema = validation.natural("schema", header["schema"])
-    if schema > SCHEMA:
-        raise NewerFormat(
-            f"{path} has schema {schema}, this bsfl reads up to {SCHEMA}; "
-            "upgrade bsfl to open it; nothing was loaded"
-        )
     if given is not None:
         check_policy(given)
         check_storable(given.init)
-    with corrupt_if_wrong(path):
+        if header.get("forget_after") is not None:
+            check_forgettable(given)
+    try:
+        schema = validation.natural("schema", header["schema"])
+        if schema > SCHEMA:
+            raise NewerFormat(
+                f"{path} has schema {schema}, this bsfl reads up to {SCHEMA}; "
+                "upgrade bsfl to open it; nothing was loaded"
+            )
         policy, reads_state = policy_of(header, path, given)
-    if given is not None and header.get("forget_after") is not None:
-        check_forgettable(given)
-    with corrupt_if_wrong(path):
-        names = (*PLAN.values(), "max_open_rounds", "forget_after", "seed")
-        scheduler = cls(policy, **{name: header[name] for name in names}, clock=clock)
-        scheduler._ids = ClientIds(ids_of(_below("ids/", arrays)))
-        scheduler._seq = validation.natural("seq", header["seq"], low=0)
-        saved_s = validation.finite("clock_s", header["clock_s"])
-        _restore_engine(scheduler._engine, header, arrays, len(scheduler._ids), reads_state)
-        n_features = scheduler._engine.pool.features.shape[1]
-        scheduler._feature_columns = _feature_columns(header["feature_columns"], n_features)
-    now_s = clock()
-    for one in scheduler._engine.rounds:
-        one.opened_s += now_s
-    scheduler._shift_s = now_s - saved_s
+        scheduler = _restored(cls, policy, header, arrays, clock, reads_state=reads_state)
+    except FAULTS as error:
+        raise CorruptFile(
+            f"{path} holds what no scheduler can have saved ({validation.in_short(error)}); "
+            "nothing was loaded"
+        ) from error
     if not reads_state:
         scheduler._engine.replace_policy(policy)
     scheduler._files.loaded(path, stamp)
     return scheduler
 
 
-def _restore_engine(
-    engine: Engine, header: Header, arrays: Arrays, n: int, reads_state: bool
-) -> None:
-    """Give an engine the state in a file, checked."""
-    n_stored, n_features = arrays["pool/features"].shape
+def _restored(
+    cls: type[S],
+    policy: "Policy",
+    header: Header,
+    arrays: Arrays,
+    clock: Callable[[], float],
+    *,
+    reads_state: bool,
+) -> S:
+    """Return a scheduler with the ids and the state in a file, checked."""
+    names = (*PLAN.values(), "max_open_rounds", "forget_after", "seed")
+    scheduler = cls(policy, **{name: header[name] for name in names}, clock=clock)
+    ids, engine = ids_of(_below("ids/", arrays)), scheduler._engine
+    n, (n_stored, n_features) = len(ids), arrays["pool/features"].shape
     if n_stored != n or n_features > MAX_FEATURES:
-        raise InvalidInput(f"{n_stored:,} clients have {n_features:,} features")
+        raise InvalidInput(f"{n_stored:,} clients have {n:,} ids and {n_features:,} features")
     engine.task = restore_state(TaskState.of, n, arrays, "task")
     last_round = engine.task.round
     engine.pool = restore_state(
         lambda k: PoolState.of(k, n_features), n, arrays, "pool", last_round=last_round
     )
-    engine.n_rows = validation.natural("n_rows", header["n_rows"], low=0, high=n)
-    if not engine.pool.n == header["n_clients"] == n:
+    if engine.pool.n != n:
         raise InvalidInput(f"there are {n:,} ids, but {engine.pool.n:,} clients")
-    engine.rounds = Rounds.from_arrays(
-        _below("rounds/", arrays), n_clients=engine.n_rows, last_round=last_round
-    )
+    engine.n_rows = validation.natural("n_rows", header["n_rows"], low=0, high=n)
+    rounds = _below("rounds/", arrays)
+    engine.rounds = Rounds.from_arrays(rounds, n_clients=engine.n_rows, last_round=last_round)
     _check_counts(engine)
     if reads_state:
         engine.policy_state = restore_state(
-            engine.policy.init, engine.n_rows, arrays, "policy", last_round=last_round
+            policy.init, engine.n_rows, arrays, "policy", last_round=last_round
         )
+    scheduler._ids = ClientIds(ids)
+    scheduler._seq = validation.natural("seq", header["seq"], low=0)
+    scheduler._feature_columns = _feature_columns(header["feature_columns"], n_features)
+    now_s = clock()
+    scheduler._shift_s = now_s - validation.finite("clock_s", header["clock_s"])
+    for one in engine.rounds:
+        one.opened_s += now_s
+    return scheduler
 
 
 def _check_counts(engine: Engine) -> None:
@@ -174,21 +185,6 @@ def _feature_columns(names: Any, n_features: int) -> list[str]:
             f"feature_columns must name {n_features} features, got {validation.short(names)}"
         )
     return list(names)
-
-
-@contextmanager
-def corrupt_if_wrong(path: Path) -> Iterator[None]:
-    """Raise CorruptFile for everything that goes wrong within: the file is to blame."""
-    try:
-        yield
-    except (
-        *(InvalidInput, ArithmeticError, LookupError, TypeError, ValueError, AttributeError),
-        *(RecursionError, np.linalg.LinAlgError),
-    ) as error:
-        raise CorruptFile(
-            f"{path} holds what no scheduler can have saved ({validation.in_short(error)}); "
-            "nothing was loaded"
-        ) from error
 
 
 def _below(prefix: str, arrays: Mapping[str, Any]) -> Arrays:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bsfl import frame
+from bsfl.experiments.run_file import alone_in
 from bsfl.experiments.tables import Table, explained
 from bsfl.extras import optional_imports
 from bsfl.frame import Cell, Column, Markup, asset, number, page, text
-from bsfl.persistence import alone_in, replace_file, write_json
+from bsfl.persistence import replace_file
 from bsfl.report.plots import Plot
 
 with optional_imports():
@@ -103,7 +104,8 @@ class Report:
     def write(self, folder: Path) -> None:
         """Write all files into a folder, each in one step."""
         with alone_in(folder):
-            write_json(folder / "summary.json", self.numbers)
+            numbers = json.dumps(self.numbers, indent=2) + "\n"
+            replace_file(folder / "summary.json", numbers.encode())
             replace_file(folder / "report.md", self.markdown().encode())
             for plot in self.all_plots():
                 if plot.has_file:

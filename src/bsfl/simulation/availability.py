@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.persistence import npy
+from bsfl.learning import npy
 from bsfl.types import BoolArray, Rng
 
 MAX_CELLS = 100_000_000

@@ -17,6 +17,7 @@ import numpy as np
 from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
+from bsfl.experiments import checksummed
 from bsfl.experiments.files import find_scenario
 from bsfl.experiments.learning_spec import LINEAR
 from bsfl.experiments.results import Results
@@ -27,7 +28,6 @@ from bsfl.experiments.tables import summary_table, winners_table
 from bsfl.experiments.target import at_the_end, find_target, time_to
 from bsfl.experiments.verdict import overall
 from bsfl.extras import in_parallel
-from bsfl.persistence import checksummed
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.errors import InvalidInput, UnreadableData
-from bsfl.persistence import npy
+from bsfl.learning import npy
 
 ByteArray = npt.NDArray[np.uint8]
 Arrays = dict[str, ByteArray]

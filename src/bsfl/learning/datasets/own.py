@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.persistence import npy
+from bsfl.learning import npy
 from bsfl.random import stream
 from bsfl.types import IntArray
 

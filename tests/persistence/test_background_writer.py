@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bsfl.persistence import background
-from bsfl.persistence.background import BackgroundWriter
+from bsfl.persistence import writer as writer_module
+from bsfl.persistence.writer import BackgroundWriter
 
 HERE = Path("here")
 LONG_S = 60
@@ -190,7 +190,7 @@ def test_without_a_thread_the_caller_writes(writer, busy, monkeypatch):
         busy()
         raise RuntimeError("cannot schedule new futures after interpreter shutdown")
 
-    monkeypatch.setattr(background.ThreadPoolExecutor, "submit", submit)
+    monkeypatch.setattr(writer_module.ThreadPoolExecutor, "submit", submit)
     writer.put(HERE / "other", lambda: done.append(threading.current_thread().name))
     assert done == ["waits", threading.current_thread().name]
 
@@ -204,7 +204,7 @@ ENDS = """
 import atexit, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from bsfl.persistence.background import BackgroundWriter
+from bsfl.persistence.writer import BackgroundWriter
 writer, folder = BackgroundWriter(), Path(sys.argv[1])
 def wait_for_the_end():
     try:
@@ -238,7 +238,7 @@ def test_a_program_that_ends_waits_for_what_was_put(tmp_path):
 FAILS = """
 import atexit
 from pathlib import Path
-from bsfl.persistence.background import BackgroundWriter
+from bsfl.persistence.writer import BackgroundWriter
 atexit.register(print, "other exit handlers run once")
 writer = BackgroundWriter()
 writer.put(Path("here"), lambda: 1 / 0)

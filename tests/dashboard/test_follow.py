@@ -8,8 +8,8 @@ from statistics import NormalDist
 import pytest
 
 from bsfl import Observation, Scheduler, UniformRandom
+from bsfl.dashboard.follow import LAST_COHORTS, Followed, Follower
 from bsfl.monitoring import Journal
-from bsfl.monitoring.follow import LAST_COHORTS, Followed, Follower
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from policy_rounds import drive, responses, timeouts
 
 from bsfl.errors import InvalidInput
-from bsfl.estimators import UCBIndex
+from bsfl.estimators.indices import UCBIndex
 from bsfl.policies import BSFL
 
 NO_WIDTH = UCBIndex(confidence_width="none")

@@ -257,7 +257,7 @@ class Queued(Averages):
         """Record the selection of clients in the round of the context."""
         served = self.queues(context, invited, share) + share - 1.0
         self.queue[invited] = np.maximum(served, 0.0)
-        self.queue_round[invited] = context.rounds(invited) + np.ones_like(invited)
+        self.queue_round[invited] = context.rounds(invited) + 1
 
 
 def censored_latency(report: RoundReport, tau_max: float | None) -> FloatArray:

@@ -121,10 +121,9 @@ class Oort(Policy):
     def observe(self, state: OortState, context: RoundContext, report: RoundReport) -> None:
         utility = statistical_utility(report.samples, report.loss)
         known = ~np.isnan(utility)
+        invited = report.invited
         if self.tau_max is not None:  # the upper limit, also for clients that never respond
-            state.duration[report.invited] = np.minimum(
-                state.duration[report.invited], self.tau_max
-            )
+            state.duration[invited] = np.minimum(state.duration[invited], self.tau_max)
         state.utility[report.clients[known]] = utility[known]
         state.duration[report.clients] = censored_latency(report, self.tau_max)
         self.pace(state, context.round, float(utility[known].sum()))
@@ -165,19 +164,16 @@ class Oort(Policy):
         complete at the first report of the next window.
         """
         window = (t - 1) // self.pacer_rounds
-        for _ in range(2):  # a window without responses does not exceed the one before
-            if state.window >= window:
-                break
-            if state.window >= 1 and state.utility_now <= state.utility_before:
-                state.percentile = min(100.0, state.percentile + self.pacer_step)
-            state.utility_before, state.utility_now = state.utility_now, 0.0
-            state.window += 1
-        if state.window < window:
-            raised = state.percentile + self.pacer_step * (window - state.window)
-            state.percentile, state.window = min(100.0, raised), window
-        if window == state.window:
+        n_complete = window - state.window
+        if n_complete > 0:
+            has_stalled = state.window >= 1 and state.utility_now <= state.utility_before
+            n_stalled = n_complete - 1 + has_stalled  # windows without responses stall, too
+            state.percentile = min(100.0, state.percentile + self.pacer_step * n_stalled)
+            state.utility_before = state.utility_now if n_complete == 1 else 0.0
+            state.utility_now, state.window = utility, window
+        elif n_complete == 0:
             state.utility_now += utility
-        elif window == state.window - 1:  # a late response
+        elif n_complete == -1:  # a late response
             state.utility_before += utility
 
 
@@ -226,6 +222,5 @@ def speed_penalty(duration: FloatArray, preferred_s: float, exponent: float) -> 
     infinite duration and the factor 0.
     """
     known = np.isfinite(duration)
-    ratio = np.zeros(len(duration))
-    ratio[known] = np.minimum(1.0, preferred_s / duration[known])
+    ratio = np.minimum(1.0, preferred_s / np.where(known, duration, 1.0))
     return np.where(known, ratio**exponent, 0.0)

@@ -97,7 +97,7 @@ class _Ranking:
         order = np.argsort(values, kind="stable")
         self.by_rank: list[int] = order.tolist()
         self.rank: list[int] = np.argsort(order).tolist()  # the inverse of a permutation
-        self.members = sorted(self.rank[client] for client in members)
+        self.members: list[int] = sorted(self.rank[client] for client in members)
 
     def weakest(self, position: int = 0) -> int:
         """Return the member with the lowest value, or the one at a position after it."""

@@ -11,7 +11,7 @@ response that of clients with the same features, with the variance between clien
 
 from dataclasses import dataclass, field, fields
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,9 @@ TOLERANCE = 1e-9
 _ERRORS, _N_ERRORS, _SPREAD, _FREEDOM = range(4)
 
 
-def _nothing(*shape: int) -> FloatArray:
-    return field(default_factory=lambda: np.zeros(shape))
+def _empty(*shape: int, low: float, high: float) -> Any:
+    """Return a field that holds an empty array until something is learned."""
+    return field(default_factory=lambda: np.zeros(shape), metadata={"low": low, "high": high})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,11 +63,11 @@ class Population:
         pooled: Sums of squares and their weights, between clients and within one.
     """
 
-    centre: FloatArray = _nothing(0)
-    scale: FloatArray = _nothing(0)
-    gram: FloatArray = _nothing(0, 0)
-    moment: FloatArray = _nothing(0)
-    pooled: FloatArray = _nothing(0)
+    centre: FloatArray = _empty(0, low=-MAX_FEATURE, high=MAX_FEATURE)
+    scale: FloatArray = _empty(0, low=MIN_SCALE, high=2.0 * MAX_FEATURE)
+    gram: FloatArray = _empty(0, 0, low=-MAX_GRAM, high=MAX_GRAM)
+    moment: FloatArray = _empty(0, low=-MAX_GRAM, high=MAX_GRAM)
+    pooled: FloatArray = _empty(0, low=0.0, high=MAX_VARIANCE * LARGEST)
 
     def check(self) -> None:
         """Check that all arrays fit together, and that latencies can be predicted from them."""
@@ -78,18 +79,9 @@ class Population:
             return
         if found != [(n,), (n,), (n + 1, n + 1), (n + 1,), (4,)]:
             raise InvalidInput("the arrays of the regression of latencies do not fit together")
-        limits = (
-            (self.centre, -MAX_FEATURE, MAX_FEATURE),
-            (self.scale, MIN_SCALE, 2.0 * MAX_FEATURE),
-            (self.gram, -MAX_GRAM, MAX_GRAM),
-            (self.moment, -MAX_GRAM, MAX_GRAM),
-            (self.pooled[[_N_ERRORS, _FREEDOM]], MIN_WEIGHT, LARGEST),
-            (self.pooled[[_ERRORS, _SPREAD]], 0.0, MAX_VARIANCE * self.pooled[[1, 3]]),
-        )
-        if any(np.any((values < low) | (values > high)) for values, low, high in limits):
-            raise InvalidInput("the regression of latencies holds numbers that cannot be")
-        if not self.pooled[_SPREAD]:
-            raise InvalidInput("the latencies of a client must vary")
+        squares, weights = self.pooled[[_ERRORS, _SPREAD]], self.pooled[[_N_ERRORS, _FREEDOM]]
+        if np.any((weights < MIN_WEIGHT) | (squares > MAX_VARIANCE * weights)) or not squares[1]:
+            raise InvalidInput("pooled holds variances that cannot be")
         eigenvalues = np.linalg.eigvalsh(self.gram)
         is_singular = eigenvalues[0] <= -TOLERANCE * eigenvalues[-1]
         if is_singular or np.abs(np.linalg.inv(self.gram)).max() > MAX_INVERSE:
@@ -127,7 +119,7 @@ def learn(
     clients: IntArray,
     values: FloatArray,
     stats: RunningMoments,
-    pool: PoolView | None,
+    pool: PoolView,
 ) -> None:
     """Learn from ln tau of clients; `stats` are their moments before."""
     if not len(clients):
@@ -136,7 +128,7 @@ def learn(
         (n_between, between), (n_within, within) = PRIOR_VARIANCES
         state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
         state.pooled = np.array([n_between * between, n_between, n_within * within, n_within])
-    if pool is not None and pool.features is not None and not len(state.centre):
+    if pool.features is not None and not len(state.centre):
         _add_features(state, pool.features)
     new = stats.observed == 0
     if new.any():
@@ -162,7 +154,7 @@ def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
 class LatencyPredictor:
     """Predicts the latencies of clients, each on its own, given what is learned of all."""
 
-    def __init__(self, state: Population, pool: PoolView | None) -> None:
+    def __init__(self, state: Population, pool: PoolView) -> None:
         """Prepare predictions; the state must not change before they are made."""
         self._state, self._pool = state, pool
         if not len(state.pooled):
@@ -170,7 +162,7 @@ class LatencyPredictor:
         self._noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
         self._total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], self._noise)
         self._own = max(self._total - self._noise, 1e-3 * self._total)
-        self._average = _predict(state, design(state, np.zeros(1, dtype=np.int64), None))
+        self._average = _predict(state, np.eye(1, 1 + len(state.centre)))
 
     def __call__(self, clients: IntArray, stats: RunningMoments) -> Posterior:
         """Return the posterior of clients with these moments."""
@@ -201,11 +193,11 @@ def _predict(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     return expected, np.maximum(np.einsum("ij,jk,ik->i", x, inverse, x), 0.0)
 
 
-def design(state: Population, clients: IntArray, pool: PoolView | None) -> FloatArray:
+def design(state: Population, clients: IntArray, pool: PoolView) -> FloatArray:
     """Return a 1 and the standardised features of clients; 0, the mean, for an unknown one."""
     x = np.zeros((len(clients), 1 + len(state.centre)))
     x[:, 0] = 1.0
-    known = None if pool is None else pool.features
+    known = pool.features
     if len(state.centre) and known is not None and known.shape[1] == len(state.centre):
         standard = np.nan_to_num((known[clients] - state.centre) / state.scale)
         x[:, 1:] = np.clip(standard, -MAX_STANDARD_FEATURE, MAX_STANDARD_FEATURE)

@@ -8,8 +8,7 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.state import EmptyState
 from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
-from bsfl.policy import Policy
+from bsfl.policy import Policy, check_covers, freeze_arrays
 from bsfl.solvers import SOLVERS, Solver
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 

@@ -7,9 +7,17 @@ import numpy as np
 
 from bsfl import validation
 from bsfl._core.state import ROUNDS, ClientState, number, per_client
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
 from bsfl.estimators.moments import censored_latency
-from bsfl.policy import LOSS, SAMPLES, Policy, share_of, top_m, weighted_draw
+from bsfl.policy import (
+    LOSS,
+    SAMPLES,
+    Policy,
+    check_covers,
+    freeze_arrays,
+    share_of,
+    top_m,
+    weighted_draw,
+)
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 
 STALENESS = 0.1

@@ -8,9 +8,8 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.state import ROUNDS, per_client
 from bsfl.errors import InvalidInput
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
 from bsfl.estimators.moments import Queued, censored_latency
-from bsfl.policy import Policy
+from bsfl.policy import Policy, check_covers, freeze_arrays
 from bsfl.solvers import solve_exact
 from bsfl.types import BoolArray, FloatArray, IntArray, Rng, RoundContext, RoundReport
 

@@ -26,6 +26,7 @@ class PiscesState(Averages):
         t: The latest round that was reported.
     """
 
+    mean: FloatArray = per_client(0.0, low=0.0)
     utility: FloatArray = per_client(0.0, low=0.0)
     in_flight: IntArray = per_client(0, high=1)
     n_in_flight: int = 0
@@ -33,9 +34,7 @@ class PiscesState(Averages):
     t: int = number(0, high=ROUNDS)
 
     def check(self) -> None:
-        """Check that staleness is not negative, and that n_in_flight is right."""
-        if np.any(self.mean < 0):
-            raise InvalidInput("mean holds a negative staleness")
+        """Check that n_in_flight is right."""
         if self.n_in_flight != self.in_flight.sum():
             raise InvalidInput("n_in_flight does not count the clients in flight")
 

@@ -26,13 +26,11 @@ class PowerOfChoice(Policy):
     Without it, it is the last loss that a client reported, infinite for an unseen client (rpow-d);
     this takes no extra messages.
 
-    >>> from bsfl import Observation, Scheduler
-    >>> scheduler = Scheduler(PowerOfChoice(candidates=3), cohort_size=2)
+    >>> from bsfl import Scheduler
+    >>> loss = np.array([0.1, 2.0, 1.0])
+    >>> policy = PowerOfChoice(candidates=3, ask=lambda candidates: loss[candidates])
+    >>> scheduler = Scheduler(policy, cohort_size=2)
     >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
     >>> scheduler.select()
     ['bob', 'cem']
 

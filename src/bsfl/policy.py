@@ -80,12 +80,8 @@ class Policy(ABC):
 
     >>> @dataclass(frozen=True)
     ... class FirstComers(Policy):
-    ...     def init(self, n_clients):
-    ...         return None
     ...     def select(self, state, context, rng):
     ...         return context.available[: context.n_invited]
-    ...     def observe(self, state, context, report):
-    ...         pass
     >>> from bsfl import Scheduler
     >>> list(Scheduler(FirstComers(), cohort_size=2).select(["ann", "bob", "cem"]))
     ['ann', 'bob']
@@ -111,9 +107,9 @@ class Policy(ABC):
     search_space: ClassVar[tuple[dict[str, Any], ...]] = ()
     example: ClassVar[dict[str, Any]] = {}
 
-    @abstractmethod
     def init(self, n_clients: int) -> State:
-        """Return the state before the first round; None if the policy learns nothing."""
+        """Return the state before the first round; None: the policy learns nothing."""
+        return None
 
     @abstractmethod
     def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
@@ -122,9 +118,9 @@ class Policy(ABC):
         It must not change the state, and draw random numbers from `rng` alone.
         """
 
-    @abstractmethod
     def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
         """Learn from a report; costs O(cohort)."""
+        return
 
     def close(self, state: State, context: RoundContext, closed: ClosedRound) -> None:
         """Learn from the end of a round, for policies that learn per round."""

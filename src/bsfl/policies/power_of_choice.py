@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import validation
-from bsfl._core.state import EmptyState
 from bsfl.errors import InvalidInput
 from bsfl.policy import LOSS, SAMPLES, Needs, Policy, top_m, weighted_draw
-from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext
 
 CandidateLosses = Callable[[IntArray], FloatArray]
 """Returns the loss of the current global model on the data of each of these clients."""
@@ -54,10 +53,7 @@ class PowerOfChoice(Policy):
     def needs(self) -> Needs:  # type: ignore[override]
         return SAMPLES | LOSS if self.ask is None else SAMPLES
 
-    def init(self, n_clients: int) -> EmptyState:
-        return EmptyState()
-
-    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: None, context: RoundContext, rng: Rng) -> IntArray:
         sizes = context.pool.sizes
         clients, m = context.available, context.n_invited
         d = 2 * m if self.candidates is None else self.candidates
@@ -73,9 +69,6 @@ class PowerOfChoice(Policy):
             if loss.shape != candidates.shape or np.isnan(loss).any():
                 raise InvalidInput("ask must return one loss for every candidate")
         return candidates[top_m(loss, m, rng)]
-
-    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
-        """Learn nothing: the last losses are in the context."""
 
 
 def last_losses(context: RoundContext, clients: IntArray) -> FloatArray:

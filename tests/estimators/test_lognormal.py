@@ -40,8 +40,7 @@ def posterior():
     for _ in range(11, 31):
         run_round(driver, np.arange(100))  # and 100 of them twenty times more
     stats = driver.policy.memory.recall(driver.state.memory, np.arange(K), 31)
-    predict = lognormal.LatencyPredictor(driver.state.index, driver.context().pool)
-    return predict(np.arange(K), stats)
+    return lognormal.predict(driver.state.index, driver.context().pool, np.arange(K), stats)
 
 
 def test_unseen_clients_are_predicted_from_their_features(posterior):

@@ -159,9 +159,8 @@ class Lognormal(Index):
 
     def speeds(self, state: lognormal.Population, evidence: Evidence) -> FloatArray:
         """Return tau_min over the quantile, raised by the bonus for uncertainty."""
-        posterior = lognormal.LatencyPredictor(state, evidence.pool)(
-            evidence.clients, _with_unresponsive(evidence)
-        )
+        stats = _with_unresponsive(evidence)
+        posterior = lognormal.predict(state, evidence.pool, evidence.clients, stats)
         bonus = self.optimism * np.sqrt(posterior.variance)
         log_speed = bonus - posterior.quantile(self.quantile)
         return evidence.tau_min * np.exp(np.clip(log_speed, -MAX_LOG_SPEED, MAX_LOG_SPEED))

@@ -141,7 +141,7 @@ def learn(
 
 def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
     """Learn from the first responses of clients with features x."""
-    expected, leverage = _predict(state, x)
+    expected, leverage = _regression(state, x)
     errors = values - expected
     if state.gram[0, 0] >= 1.0:  # the very first responses determine the level, not the variance
         fade = FORGETTING_FACTOR ** len(errors)
@@ -151,42 +151,33 @@ def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
     state.moment += x.T @ values
 
 
-class LatencyPredictor:
-    """Predicts the latencies of clients, each on its own, given what is learned of all."""
-
-    def __init__(self, state: Population, pool: PoolView) -> None:
-        """Prepare predictions; the state must not change before they are made."""
-        self._state, self._pool = state, pool
-        if not len(state.pooled):
-            return
-        self._noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
-        self._total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], self._noise)
-        self._own = max(self._total - self._noise, 1e-3 * self._total)
-        self._average = _predict(state, np.eye(1, 1 + len(state.centre)))
-
-    def __call__(self, clients: IntArray, stats: RunningMoments) -> Posterior:
-        """Return the posterior of clients with these moments."""
-        state = self._state
-        if not len(state.pooled):
-            zeros = np.zeros(len(clients))
-            return Posterior(zeros, zeros + 1.0, zeros + PRIOR_VARIANCES[1][1] ** 0.5)
-        expected, leverage = self._average  # without features all clients are average
-        if len(state.centre):
-            expected, leverage = _predict(state, design(state, clients, self._pool))
-        prior = self._own + self._total * leverage
-        n = stats.count.astype(np.float64)
-        sigma2 = np.maximum(n - 1.0, 0.0)
-        sigma2 += SHRINKAGE
-        np.divide(SHRINKAGE * self._noise + stats.spread, sigma2, out=sigma2)
-        n *= prior
-        weight = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
-        mean = stats.mean - expected
-        mean *= weight
-        mean += expected
-        return Posterior(mean, (1 - weight) * prior, np.sqrt(sigma2, out=sigma2))
+def predict(
+    state: Population, pool: PoolView, clients: IntArray, stats: RunningMoments
+) -> Posterior:
+    """Return the posterior of clients with these moments, each on its own."""
+    if not len(state.pooled):
+        zeros = np.zeros(len(clients))
+        return Posterior(zeros, zeros + 1.0, zeros + PRIOR_VARIANCES[1][1] ** 0.5)
+    noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
+    total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], noise)
+    between = max(total - noise, 1e-3 * total)
+    # without features all clients are average
+    x = design(state, clients, pool) if len(state.centre) else np.ones((1, 1))
+    expected, leverage = _regression(state, x)
+    prior = between + total * leverage
+    n = stats.count.astype(np.float64)
+    sigma2 = np.maximum(n - 1.0, 0.0)
+    sigma2 += SHRINKAGE
+    np.divide(SHRINKAGE * noise + stats.spread, sigma2, out=sigma2)
+    n *= prior
+    weight = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
+    mean = stats.mean - expected
+    mean *= weight
+    mean += expected
+    return Posterior(mean, (1 - weight) * prior, np.sqrt(sigma2, out=sigma2))
 
 
-def _predict(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _regression(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return x theta, clipped to possible latencies, and the leverage of x."""
     inverse = np.linalg.inv(state.gram)
     expected = np.clip(x @ (inverse @ state.moment), *LOG_RANGE)

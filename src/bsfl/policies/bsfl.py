@@ -7,13 +7,13 @@ import numpy as np
 
 from bsfl import validation
 from bsfl._core.registry import check_component, component
-from bsfl._core.state import ClientState, EmptyState, number
+from bsfl._core.state import ClientState, number
 from bsfl.errors import InvalidInput
 from bsfl.estimators import lognormal
 from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
 from bsfl.estimators.indices import INDICES, Evidence, Index, UCBIndex
 from bsfl.estimators.moments import MEMORIES, CumulativeMean, Memory, censored_latency
-from bsfl.estimators.participation import TARGETS, ParticipationTarget
+from bsfl.estimators.participation import TARGETS, LearnedWeight, ParticipationTarget
 from bsfl.policy import LOSSES_FROM_0, SAMPLES, Needs, Policy, Selection, top_m
 from bsfl.solvers import SOLVERS, Solver
 from bsfl.types import NO_CLIENTS, FloatArray, IntArray, Rng, RoundContext, RoundReport, State, pick
@@ -36,7 +36,7 @@ class BsflState(ClientState):
     slowest_s: float = number(0.0, low=0.0, high=1e12)
     memory: State
     index: State
-    weight: State
+    weight: LearnedWeight
 
     def check(self) -> None:
         """Check that latencies can be predicted."""
@@ -125,9 +125,7 @@ class BSFL(Policy):
             n_clients,
             memory=self.memory.init(n_clients),
             index=self.index.init(),
-            weight=self.alpha.init()
-            if isinstance(self.alpha, ParticipationTarget)
-            else EmptyState(),
+            weight=LearnedWeight(),
         )
 
     def select(self, state: BsflState, context: RoundContext, rng: Rng) -> Selection:

@@ -56,15 +56,13 @@ class Oort(Policy):
     preferred duration T, a percentile of all durations that the pacer raises when utility stalls.
 
     >>> from bsfl import Observation, Scheduler
-    >>> policy = Oort(explore=0.0, explore_min=0.0, cut_off=1.0)
-    >>> scheduler = Scheduler(policy, cohort_size=2)
-    >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
+    >>> scheduler = Scheduler(Oort(explore_min=0.0, cut_off=1.0), cohort_size=1)
+    >>> scheduler.join(["ann", "bob"], samples=[9, 9])
+    >>> ann, bob = (Observation(latency_s=1.0, loss=loss) for loss in (0.1, 2.0))
+    >>> cohort = scheduler.select(cohort_size=2)
+    >>> rejected = scheduler.observe({"ann": ann, "bob": bob}, round=cohort)
     >>> scheduler.select()
-    ['bob', 'cem']
+    ['bob']
 
     Attributes:
         tau_max: Deadline in seconds; None: no deadline.
@@ -122,7 +120,8 @@ class Oort(Policy):
         known, unseen = clients[seen], clients[~seen]
         n_known = min(share_of(m, 1.0 - self.exploration(context.round)), len(known))
         n_unseen = min(m - n_known, len(unseen))
-        explored = unseen[self.explore_unseen(unseen, n_unseen, rng)]
+        expected_s = np.zeros(len(unseen)) if self.expected_s is None else self.expected_s[unseen]
+        explored = unseen[top_m(-expected_s, n_unseen, rng)]
         exploited = known[self.exploit(state, context, known, m - n_unseen, rng)]
         return np.sort(np.concatenate([explored, exploited]))
 
@@ -139,11 +138,6 @@ class Oort(Policy):
     def exploration(self, t: int) -> float:
         """Return epsilon in round t: explore x decay^(t-1), at least explore_min."""
         return max(self.explore * self.explore_decay ** (t - 1), self.explore_min)
-
-    def explore_unseen(self, unseen: IntArray, n: int, rng: Rng) -> IntArray:
-        """Return the positions of n unseen clients: the fastest by expected_s, or random ones."""
-        speed = np.zeros(len(unseen)) if self.expected_s is None else -self.expected_s[unseen]
-        return top_m(speed, n, rng)
 
     def exploit(
         self, state: OortState, context: RoundContext, known: IntArray, n: int, rng: Rng

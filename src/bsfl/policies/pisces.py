@@ -54,14 +54,13 @@ class Pisces(Policy):
     largest number of clients in flight. Unseen clients come first.
 
     >>> from bsfl import Observation, Scheduler
-    >>> scheduler = Scheduler(Pisces(), cohort_size=2)
-    >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
+    >>> scheduler = Scheduler(Pisces(), cohort_size=1)
+    >>> scheduler.join(["ann", "bob"], samples=[9, 9])
+    >>> ann, bob = (Observation(latency_s=1.0, loss=loss) for loss in (0.1, 2.0))
+    >>> cohort = scheduler.select(cohort_size=2)
+    >>> rejected = scheduler.observe({"ann": ann, "bob": bob}, round=cohort)
     >>> scheduler.select()
-    ['bob', 'cem']
+    ['bob']
 
     Attributes:
         penalty: Exponent of the staleness (beta).

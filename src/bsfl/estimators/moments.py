@@ -14,7 +14,6 @@ from bsfl._core.registry import Registry
 from bsfl._core.state import ROUNDS, ClientState, per_client
 from bsfl.types import FAILED, FloatArray, IntArray, RoundContext, RoundReport, State, pick
 
-Share = float | FloatArray
 LARGEST_VALUE, LARGEST_SPREAD = 1e10, 1e40
 """Limits of a mean and a spread: a latency is at least 1e-9 s, and a speed is 1 over it."""
 
@@ -248,12 +247,14 @@ class Queued(Averages):
     queue: FloatArray = per_client(0.0, low=0.0)
     queue_round: IntArray = per_client(1, high=ROUNDS)
 
-    def queues(self, context: RoundContext, clients: IntArray, share: Share) -> FloatArray:
+    def queues(
+        self, context: RoundContext, clients: IntArray, share: float | FloatArray
+    ) -> FloatArray:
         """Return D_k of clients at the start of this round."""
         waited = context.rounds(clients) - self.queue_round[clients]
         return self.queue[clients] + share * waited
 
-    def serve(self, context: RoundContext, invited: IntArray, share: Share) -> None:
+    def serve(self, context: RoundContext, invited: IntArray, share: float | FloatArray) -> None:
         """Record the selection of clients in the round of the context."""
         served = self.queues(context, invited, share) + share - 1.0
         self.queue[invited] = np.maximum(served, 0.0)

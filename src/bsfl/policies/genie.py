@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import validation
-from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
+from bsfl.estimators.generalization import DEFICITS, Deficit, generalization_term
 from bsfl.policy import Policy, check_covers, freeze_arrays
 from bsfl.solvers import SOLVERS, Solver
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext
@@ -54,7 +54,6 @@ class Genie(Policy):
         available, m = context.available, context.n_invited
         if len(available) <= m:
             return available
-        deficit = DEFICITS.resolve("generalization", self.generalization)
         solve = SOLVERS.resolve("solver", self.solver)
-        g = signed_power(deficit(available, context), self.beta)
+        g = generalization_term(self.generalization, context, self.beta)
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]

@@ -170,10 +170,12 @@ class SlidingWindow:
     def add(self, state: WindowState, clients: IntArray, t: int, values: FloatArray) -> None:
         age = self._block(t) - state.block[clients]
         moved_on, expired = clients[age >= 1], clients[age >= 2]
-        current = state.recent, state.mean, state.spread
-        older = state.older_count, state.older_mean, state.older_spread
-        for now, before in zip(current, older, strict=True):
-            before[moved_on], now[moved_on] = now[moved_on], 0.0
+        for current, older in (
+            (state.recent, state.older_count),
+            (state.mean, state.older_mean),
+            (state.spread, state.older_spread),
+        ):
+            older[moved_on], current[moved_on] = current[moved_on], 0.0
         state.older_count[expired] = state.older_spread[expired] = 0.0
         state.block[moved_on] = self._block(t)
         state.observed[clients] += 1

@@ -49,8 +49,6 @@ class OortState(ClientState):
 class Oort(Policy):
     r"""Draw mostly clients with large losses that are fast enough, and explore unseen ones.
 
-    Draw most of the cohort among the best scores, the rest among unseen clients.
-
     score_k = (min-max of clipped U_k + sqrt(0.1 ln t / last_k)) min(1, (T / duration_k)^penalty)
     with the utility U_k = n_k loss_k, the round last_k in which k was last selected, and the
     preferred duration T, a percentile of all durations that the pacer raises when utility stalls.

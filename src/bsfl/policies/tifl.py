@@ -46,8 +46,6 @@ class TiflState(Averages):
 class TiFL(Policy):
     """Sort clients into tiers by speed, and draw each cohort from one tier.
 
-    Draw a tier of clients with similar latencies, then m clients of it, uniformly.
-
     Every client is profiled first: it is selected once. Then the clients are divided into tiers of
     equal size by mean latency. Tiers with credits are drawn with probabilities that favour those
     with the largest losses; a draw costs one credit.
@@ -112,7 +110,7 @@ class TiFL(Policy):
         return np.sort(np.concatenate([unseen, seen[nearest[:n_places]]]))
 
     def observe(self, state: TiflState, context: RoundContext, report: RoundReport) -> None:
-        self.spend(state, context, report.invited)
+        self.charge(state, context, report.invited)
         state.learn(report, 1.0 - censored_latency(report, self.tau_max) / self.tau_max)
         if context.round // self.interval > state.period:
             state.period = context.round // self.interval
@@ -120,7 +118,7 @@ class TiFL(Policy):
                 state.bound_s[:] = self.bounds(state, context.task.invitations > 0)
                 self.update_probabilities(state, context.task.last_loss)
 
-    def spend(self, state: TiflState, context: RoundContext, invited: IntArray) -> None:
+    def charge(self, state: TiflState, context: RoundContext, invited: IntArray) -> None:
         """Charge the tier that filled a round one credit; form the tiers before the first."""
         seen = invited[context.task.invitations[invited] > 1]
         if len(invited) < context.n_invited or len(seen) == 0:

@@ -9,13 +9,14 @@ is updated in O(cohort). The prediction is the posterior of x_k theta + b_k: bef
 response that of clients with the same features, with the variance between clients.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bsfl._core.pool import MAX_LOG_LATENCY, PoolView
+from bsfl._core.state import number
 from bsfl.errors import InvalidInput
 from bsfl.estimators.moments import RunningMoments
 from bsfl.types import LATENCY_RANGE, MAX_FEATURE, NO_NUMBERS, FloatArray, IntArray, State
@@ -45,8 +46,6 @@ MIN_WEIGHT = 0.01
 TOLERANCE = 1e-9
 """Rounding errors of the smallest eigenvalue of a matrix, relative to its largest."""
 
-_ERRORS, _N_ERRORS, _SPREAD, _FREEDOM = range(4)
-
 
 def _empty(*shape: int, low: float, high: float) -> Any:
     """Return a field that holds an empty array until something is learned."""
@@ -60,28 +59,34 @@ class Population:
     Attributes:
         centre, scale: Mean and standard deviation of the features.
         gram, moment: Normal equations of the ridge regression of first responses on features.
-        pooled: Sums of squares and their weights, between clients and within one.
+        errors, n_errors: Squared errors of the regression, and how many they are.
+        spread, freedom: Squared deviations within clients, and their degrees of freedom.
     """
 
     centre: FloatArray = _empty(0, low=-MAX_FEATURE, high=MAX_FEATURE)
     scale: FloatArray = _empty(0, low=MIN_SCALE, high=2.0 * MAX_FEATURE)
     gram: FloatArray = _empty(0, 0, low=-MAX_GRAM, high=MAX_GRAM)
     moment: FloatArray = _empty(0, low=-MAX_GRAM, high=MAX_GRAM)
-    pooled: FloatArray = _empty(0, low=0.0, high=MAX_VARIANCE * LARGEST)
+    errors: float = number(0.0, low=0.0, high=MAX_VARIANCE * LARGEST)
+    n_errors: float = number(0.0, low=0.0, high=LARGEST)
+    spread: float = number(0.0, low=0.0, high=MAX_VARIANCE * LARGEST)
+    freedom: float = number(0.0, low=0.0, high=LARGEST)
 
     def check(self) -> None:
-        """Check that all arrays fit together, and that latencies can be predicted from them."""
-        n = len(self.centre) if len(self.pooled) else -1
-        found = [np.shape(getattr(self, one.name)) for one in fields(self)]
-        if n < 0:
-            if any(np.prod(shape) for shape in found):
+        """Check that all numbers fit together, and that latencies can be predicted from them."""
+        n = len(self.centre)
+        shapes = [np.shape(one) for one in (self.centre, self.scale, self.gram, self.moment)]
+        if not self.n_errors:
+            if any(np.prod(shape) for shape in shapes):
                 raise InvalidInput("the regression of latencies has no variance")
             return
-        if found != [(n,), (n,), (n + 1, n + 1), (n + 1,), (4,)]:
+        if shapes != [(n,), (n,), (n + 1, n + 1), (n + 1,)]:
             raise InvalidInput("the arrays of the regression of latencies do not fit together")
-        squares, weights = self.pooled[[_ERRORS, _SPREAD]], self.pooled[[_N_ERRORS, _FREEDOM]]
-        if np.any((weights < MIN_WEIGHT) | (squares > MAX_VARIANCE * weights)) or not squares[1]:
-            raise InvalidInput("pooled holds variances that cannot be")
+        for squares, weight in ((self.errors, self.n_errors), (self.spread, self.freedom)):
+            if weight < MIN_WEIGHT or squares > MAX_VARIANCE * weight:
+                raise InvalidInput("the variances of latencies are too large")
+        if not self.spread:
+            raise InvalidInput("the latencies of a client must vary")
         eigenvalues = np.linalg.eigvalsh(self.gram)
         is_singular = eigenvalues[0] <= -TOLERANCE * eigenvalues[-1]
         if is_singular or np.abs(np.linalg.inv(self.gram)).max() > MAX_INVERSE:
@@ -124,10 +129,11 @@ def learn(
     """Learn from ln tau of clients; `stats` are their moments before."""
     if not len(clients):
         return
-    if not len(state.pooled):
+    if not state.n_errors:
         (n_between, between), (n_within, within) = PRIOR_VARIANCES
         state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
-        state.pooled = np.array([n_between * between, n_between, n_within * within, n_within])
+        state.errors, state.n_errors = n_between * between, n_between
+        state.spread, state.freedom = n_within * within, n_within
     if pool.features is not None and not len(state.centre):
         _add_features(state, pool.features)
     new = stats.observed == 0
@@ -135,8 +141,8 @@ def learn(
         _learn_first(state, design(state, clients[new], pool), values[new])
     step = values[~new] - stats.mean[~new]
     fraction = stats.count[~new] / (stats.count[~new] + 1)
-    state.pooled[_SPREAD] += np.sum(fraction * step**2)
-    state.pooled[_FREEDOM] += np.sum(fraction)
+    state.spread += float(np.sum(fraction * step**2))
+    state.freedom += float(np.sum(fraction))
 
 
 def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
@@ -145,8 +151,8 @@ def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
     errors = values - expected
     if state.gram[0, 0] >= 1.0:  # the very first responses determine the level, not the variance
         fade = FORGETTING_FACTOR ** len(errors)
-        state.pooled[_ERRORS] = fade * state.pooled[_ERRORS] + np.sum(errors**2 / (1 + leverage))
-        state.pooled[_N_ERRORS] = fade * state.pooled[_N_ERRORS] + len(errors)
+        state.errors = fade * state.errors + float(np.sum(errors**2 / (1 + leverage)))
+        state.n_errors = fade * state.n_errors + len(errors)
     state.gram += x.T @ x
     state.moment += x.T @ values
 
@@ -155,11 +161,11 @@ def predict(
     state: Population, pool: PoolView, clients: IntArray, stats: RunningMoments
 ) -> Posterior:
     """Return the posterior of clients with these moments, each on its own."""
-    if not len(state.pooled):
+    if not state.n_errors:
         zeros = np.zeros(len(clients))
         return Posterior(zeros, zeros + 1.0, zeros + PRIOR_VARIANCES[1][1] ** 0.5)
-    noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
-    total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], noise)
+    noise = state.spread / state.freedom
+    total = max(state.errors / state.n_errors, noise)
     between = max(total - noise, 1e-3 * total)
     # without features all clients are average
     x = design(state, clients, pool) if len(state.centre) else np.ones((1, 1))

@@ -95,8 +95,10 @@ class Population:
             )
 
 
-def check_means(moments: State) -> None:
-    """Check that the means in the state of a memory are those of logarithms of latencies."""
+def check_latencies(moments: State, slowest_s: float) -> None:
+    """Check that a memory has means of logarithms of latencies, and slowest_s is a latency or 0."""
+    if 0.0 < slowest_s < LATENCY_RANGE[0]:
+        raise InvalidInput("slowest_s is smaller than a latency can be")
     for name in ("mean", "older_mean"):
         means = np.asarray(getattr(moments, name, NO_NUMBERS))
         if np.any(np.abs(means) > MAX_LOG_LATENCY):

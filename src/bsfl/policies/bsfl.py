@@ -38,7 +38,7 @@ class BsflState(ClientState):
     def check(self) -> None:
         """Check that latencies can be predicted."""
         if isinstance(self.index, lognormal.Population):
-            lognormal.check_means(self.memory)
+            lognormal.check_latencies(self.memory, self.slowest_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

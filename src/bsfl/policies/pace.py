@@ -68,7 +68,7 @@ class PaceState(ClientState):
 
     def check(self) -> None:
         """Check that latencies can be predicted."""
-        lognormal.check_means(self.moments)
+        lognormal.check_latencies(self.moments, self.slowest_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

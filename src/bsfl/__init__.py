@@ -4,15 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bsfl import policies
-from bsfl.estimators import (
-    CumulativeMean,
-    Discounted,
-    Lognormal,
-    MaxGini,
-    MinParticipation,
-    SlidingWindow,
-    UCBIndex,
-)
+from bsfl.estimators.indices import Lognormal, UCBIndex
+from bsfl.estimators.moments import CumulativeMean, Discounted, SlidingWindow
+from bsfl.estimators.participation import MaxGini, MinParticipation
 from bsfl.policies import *  # noqa: F403  (a new policy is named in one place)
 from bsfl.policy import PolicyWrapper, Selection
 from bsfl.scheduler import Scheduler

@@ -20,7 +20,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from bsfl import validation
+from bsfl.errors import InvalidInput
 from bsfl.types import (
+    MAX_FEATURE,
     NO_CLIENTS,
     NO_NUMBERS,
     ClosedRound,
@@ -77,12 +80,8 @@ class Policy(ABC):
 
     >>> @dataclass(frozen=True)
     ... class FirstComers(Policy):
-    ...     def init(self, n_clients):
-    ...         return None
     ...     def select(self, state, context, rng):
     ...         return context.available[: context.n_invited]
-    ...     def observe(self, state, context, report):
-    ...         pass
     >>> from bsfl import Scheduler
     >>> list(Scheduler(FirstComers(), cohort_size=2).select(["ann", "bob", "cem"]))
     ['ann', 'bob']
@@ -108,9 +107,9 @@ class Policy(ABC):
     search_space: ClassVar[tuple[dict[str, Any], ...]] = ()
     example: ClassVar[dict[str, Any]] = {}
 
-    @abstractmethod
     def init(self, n_clients: int) -> State:
-        """Return the state before the first round; None if the policy learns nothing."""
+        """Return the state before the first round; None: the policy learns nothing."""
+        return None
 
     @abstractmethod
     def select(self, state: State, context: RoundContext, rng: Rng) -> IntArray | Selection:
@@ -119,9 +118,9 @@ class Policy(ABC):
         It must not change the state, and draw random numbers from `rng` alone.
         """
 
-    @abstractmethod
     def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
         """Learn from a report; costs O(cohort)."""
+        return
 
     def close(self, state: State, context: RoundContext, closed: ClosedRound) -> None:
         """Learn from the end of a round, for policies that learn per round."""
@@ -205,3 +204,21 @@ def weighted_draw(log_weight: FloatArray, m: int, rng: Rng) -> IntArray:
     array([1, 2])
     """
     return top_m(log_weight + rng.gumbel(size=len(log_weight)), m, rng)
+
+
+def freeze_arrays(policy: object, *names: str, optional: bool = True) -> None:
+    """Turn settings with a finite number above 0 for each client into read-only arrays."""
+    for name in names:
+        if getattr(policy, name) is not None or not optional:
+            numbers = validation.numbers(name, getattr(policy, name))
+            validation.all_above_0(name, numbers, MAX_FEATURE)
+            numbers.flags.writeable = False
+            object.__setattr__(policy, name, numbers)  # policies are frozen
+
+
+def check_covers(policy: object, n_clients: int, *names: str) -> None:
+    """Check that settings by dense index hold a number for every client."""
+    for name in names:
+        known = getattr(policy, name)
+        if known is not None and n_clients > len(known):
+            raise InvalidInput(f"{name} must cover all {n_clients} clients, got {len(known)}")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Lognormal, Scheduler
+from bsfl import BSFL, Lognormal, Pace, Scheduler
+from bsfl._core.state import validate
 from bsfl.errors import InvalidInput
 from bsfl.estimators import lognormal
 from bsfl.testing import PolicyDriver
@@ -40,8 +41,17 @@ def posterior():
     for _ in range(11, 31):
         run_round(driver, np.arange(100))  # and 100 of them twenty times more
     stats = driver.policy.memory.recall(driver.state.memory, np.arange(K), 31)
-    predict = lognormal.LatencyPredictor(driver.state.index, driver.context().pool)
-    return predict(np.arange(K), stats)
+    return lognormal.predict(driver.state.index, driver.context().pool, np.arange(K), stats)
+
+
+@pytest.mark.parametrize("policy", [Pace(), BSFL(index=Lognormal())])
+def test_a_slowest_latency_that_cannot_be_is_rejected(policy):
+    # a failure would count as ln 1e-300 = -691, whose square no sum of squares of latencies has
+    state = policy.init(3)
+    validate(state)
+    state.slowest_s = 1e-300
+    with pytest.raises(InvalidInput, match="slowest_s is smaller than a latency can be"):
+        validate(state)
 
 
 def test_unseen_clients_are_predicted_from_their_features(posterior):

@@ -134,6 +134,8 @@ def originals(folder, seed=0):
 def limits_of(state, prefix, last_round):
     """Return the declared limits of the leaves of a state by the names of their arrays."""
     limits = {}
+    if state is None:  # a policy that learns nothing
+        return limits
     for one in fields(state):
         value = getattr(state, one.name)
         if is_dataclass(value):

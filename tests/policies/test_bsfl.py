@@ -7,7 +7,8 @@ import pytest
 from policy_rounds import drive, responses, timeouts
 
 from bsfl.errors import InvalidInput
-from bsfl.estimators import UCBIndex
+from bsfl.estimators.generalization import generalization_term
+from bsfl.estimators.indices import UCBIndex
 from bsfl.policies import BSFL
 
 NO_WIDTH = UCBIndex(confidence_width="none")
@@ -23,7 +24,8 @@ def ucb(driver):
 
 
 def g(driver):
-    return driver.policy.g(driver.state, driver.context())
+    policy = driver.policy
+    return generalization_term(policy.generalization, driver.context(), policy.beta)
 
 
 def learned(policy, m, t, invitations, means):

@@ -13,7 +13,8 @@ from bsfl.policies import CsUcbQ, make_policy
 
 def queues(driver):
     context = driver.context()
-    return driver.policy.queues(driver.state, context, context.available)
+    share = driver.policy.shares(context, context.available)
+    return driver.state.queues(context, context.available, share)
 
 
 def test_rounds_by_hand():

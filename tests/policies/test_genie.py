@@ -5,7 +5,7 @@ import pytest
 from policy_rounds import drive
 
 from bsfl.errors import InvalidInput
-from bsfl.estimators import UCBIndex
+from bsfl.estimators.indices import UCBIndex
 from bsfl.policies import BSFL, Genie, make_policy
 from bsfl.testing import contents
 

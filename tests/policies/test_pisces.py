@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive, losses_of, timeouts
 
+from bsfl._core.state import validate
 from bsfl.errors import InvalidInput
 from bsfl.policies import Pisces
 
@@ -104,10 +105,10 @@ def test_a_dropped_response_or_a_timeout_is_stale_and_has_no_utility():
 @pytest.mark.parametrize(("column", "value"), [("mean", -0.1), ("in_flight", 1)])
 def test_states_that_cannot_be_are_rejected(column, value):
     state = two_in_flight(Pisces()).state
-    state.check()
+    validate(state)
     getattr(state, column)[1] = value
     with pytest.raises(InvalidInput, match=column):
-        state.check()
+        validate(state)
 
 
 def test_a_bad_penalty_is_rejected():

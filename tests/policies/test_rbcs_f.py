@@ -70,7 +70,7 @@ def test_queues_follow_the_recursion():
     )
     for _ in range(59):
         here = driver.context()
-        beta = driver.policy.beta(driver.state, here)
+        beta = driver.policy.beta(here)
         assert driver.state.queues(here, np.arange(5), beta) == pytest.approx(z)
         driver.open(rng=rng)
         driver.respond({k: 1.0 + k for k in driver.cohort})

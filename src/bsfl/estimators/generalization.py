@@ -5,23 +5,20 @@ the rounds. This module holds the power and the built-in deficits; a custom func
 signature works as well.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
 from bsfl._core.registry import Registry
+from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import capped_shares
 from bsfl.types import FloatArray, IntArray, RoundContext
 
+Deficit = Callable[[IntArray, RoundContext], FloatArray]
+"""Returns a number in [-1, 1] for each of these clients, positive if it was selected too rarely.
 
-class Deficit(Protocol):
-    """Any function with this signature can be BSFL's `generalization`."""
-
-    def __call__(self, clients: IntArray, context: RoundContext) -> FloatArray:
-        """Return a number in [-1, 1] for each of `clients`: positive if selected too rarely.
-
-        `context.task` and `context.pool` hold the counts and the last losses.
-        """
+`context.task` and `context.pool` hold the counts and the last losses.
+"""
 
 
 def signed_power(deficit: FloatArray, beta: int) -> FloatArray:
@@ -90,3 +87,12 @@ DEFICITS: Registry[Deficit] = Registry(
         "loss": loss_deficit,
     },
 )
+
+
+def generalization_term(choice: str | Deficit, context: RoundContext, beta: int) -> FloatArray:
+    """Return g_k of the available clients, by a deficit or the name of one."""
+    deficit = DEFICITS.resolve("generalization", choice)
+    values = np.array(deficit(context.available, context), dtype=np.float64)
+    if values.shape != context.available.shape or not np.isfinite(values).all():
+        raise InvalidInput("generalization must return one finite number for every client")
+    return signed_power(values, beta)

@@ -59,11 +59,11 @@ class Index(Protocol):
         explores_first: Whether all unseen clients are selected before any other.
     """
 
-    @property
-    def explores_first(self) -> bool: ...
+    explores_first: ClassVar[bool]
 
     def init(self) -> State:
-        """Return what is learned beside the averages, before the first round."""
+        """Return what is learned beside the averages, before the first round: nothing."""
+        return EmptyState()
 
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
         """Return the values of latencies that are averaged; NaN: no value.
@@ -80,13 +80,14 @@ class Index(Protocol):
         pool: PoolView,
     ) -> None:
         """Learn from new values of clients; `stats` are their moments before."""
+        return
 
     def speeds(self, state: Any, evidence: Evidence) -> FloatArray:
         """Return an optimistic tau_min / tau of clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UCBIndex:
+class UCBIndex(Index):
     """Mean of tau_min / tau plus a confidence width (eq. update_ucb).
 
     Attributes:
@@ -94,29 +95,16 @@ class UCBIndex:
             function, see bsfl.estimators.confidence.
     """
 
-    explores_first: ClassVar[bool] = True
+    explores_first: ClassVar = True
 
     confidence_width: str | ConfidenceWidth = "paper"
 
     def __post_init__(self) -> None:
         CONFIDENCE_WIDTHS.resolve("confidence_width", self.confidence_width)
 
-    def init(self) -> EmptyState:
-        return EmptyState()
-
     def values(self, latency_s: FloatArray, worst_s: float) -> FloatArray:
         """Return 1 / tau, 0 for a response that never came."""
         return 1.0 / latency_s
-
-    def learn(
-        self,
-        state: EmptyState,
-        clients: IntArray,
-        values: FloatArray,
-        stats: RunningMoments,
-        pool: PoolView,
-    ) -> None:
-        """Learn nothing beside the averages."""
 
     def speeds(self, state: EmptyState, evidence: Evidence) -> FloatArray:
         stats, tau_min = evidence.stats, evidence.tau_min
@@ -131,7 +119,7 @@ class UCBIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lognormal:
+class Lognormal(Index):
     """A quantile of a client's latency under a hierarchical model of all clients.
 
     The latency of an unseen client is predicted from its features, see bsfl.estimators.lognormal.
@@ -143,7 +131,7 @@ class Lognormal:
             lowered.
     """
 
-    explores_first: ClassVar[bool] = False
+    explores_first: ClassVar = False
 
     quantile: float = 0.9
     optimism: float = 0.5
@@ -171,9 +159,8 @@ class Lognormal:
 
     def speeds(self, state: lognormal.Population, evidence: Evidence) -> FloatArray:
         """Return tau_min over the quantile, raised by the bonus for uncertainty."""
-        posterior = lognormal.LatencyPredictor(state, evidence.pool)(
-            evidence.clients, _with_unresponsive(evidence)
-        )
+        stats = _with_unresponsive(evidence)
+        posterior = lognormal.predict(state, evidence.pool, evidence.clients, stats)
         bonus = self.optimism * np.sqrt(posterior.variance)
         log_speed = bonus - posterior.quantile(self.quantile)
         return evidence.tau_min * np.exp(np.clip(log_speed, -MAX_LOG_SPEED, MAX_LOG_SPEED))

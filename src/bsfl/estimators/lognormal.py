@@ -9,13 +9,14 @@ is updated in O(cohort). The prediction is the posterior of x_k theta + b_k: bef
 response that of clients with the same features, with the variance between clients.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bsfl._core.pool import MAX_LOG_LATENCY, PoolView
+from bsfl._core.state import number
 from bsfl.errors import InvalidInput
 from bsfl.estimators.moments import RunningMoments
 from bsfl.types import LATENCY_RANGE, MAX_FEATURE, NO_NUMBERS, FloatArray, IntArray, State
@@ -45,11 +46,10 @@ MIN_WEIGHT = 0.01
 TOLERANCE = 1e-9
 """Rounding errors of the smallest eigenvalue of a matrix, relative to its largest."""
 
-_ERRORS, _N_ERRORS, _SPREAD, _FREEDOM = range(4)
 
-
-def _nothing(*shape: int) -> FloatArray:
-    return field(default_factory=lambda: np.zeros(shape))
+def _empty(*shape: int, low: float, high: float) -> Any:
+    """Return a field that holds an empty array until something is learned."""
+    return field(default_factory=lambda: np.zeros(shape), metadata={"low": low, "high": high})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,36 +59,33 @@ class Population:
     Attributes:
         centre, scale: Mean and standard deviation of the features.
         gram, moment: Normal equations of the ridge regression of first responses on features.
-        pooled: Sums of squares and their weights, between clients and within one.
+        errors, n_errors: Squared errors of the regression, and how many they are.
+        spread, freedom: Squared deviations within clients, and their degrees of freedom.
     """
 
-    centre: FloatArray = _nothing(0)
-    scale: FloatArray = _nothing(0)
-    gram: FloatArray = _nothing(0, 0)
-    moment: FloatArray = _nothing(0)
-    pooled: FloatArray = _nothing(0)
+    centre: FloatArray = _empty(0, low=-MAX_FEATURE, high=MAX_FEATURE)
+    scale: FloatArray = _empty(0, low=MIN_SCALE, high=2.0 * MAX_FEATURE)
+    gram: FloatArray = _empty(0, 0, low=-MAX_GRAM, high=MAX_GRAM)
+    moment: FloatArray = _empty(0, low=-MAX_GRAM, high=MAX_GRAM)
+    errors: float = number(0.0, low=0.0, high=MAX_VARIANCE * LARGEST)
+    n_errors: float = number(0.0, low=0.0, high=LARGEST)
+    spread: float = number(0.0, low=0.0, high=MAX_VARIANCE * LARGEST)
+    freedom: float = number(0.0, low=0.0, high=LARGEST)
 
     def check(self) -> None:
-        """Check that all arrays fit together, and that latencies can be predicted from them."""
-        n = len(self.centre) if len(self.pooled) else -1
-        found = [np.shape(getattr(self, one.name)) for one in fields(self)]
-        if n < 0:
-            if any(np.prod(shape) for shape in found):
+        """Check that all numbers fit together, and that latencies can be predicted from them."""
+        n = len(self.centre)
+        shapes = [np.shape(one) for one in (self.centre, self.scale, self.gram, self.moment)]
+        if not self.n_errors:
+            if any(np.prod(shape) for shape in shapes):
                 raise InvalidInput("the regression of latencies has no variance")
             return
-        if found != [(n,), (n,), (n + 1, n + 1), (n + 1,), (4,)]:
+        if shapes != [(n,), (n,), (n + 1, n + 1), (n + 1,)]:
             raise InvalidInput("the arrays of the regression of latencies do not fit together")
-        limits = (
-            (self.centre, -MAX_FEATURE, MAX_FEATURE),
-            (self.scale, MIN_SCALE, 2.0 * MAX_FEATURE),
-            (self.gram, -MAX_GRAM, MAX_GRAM),
-            (self.moment, -MAX_GRAM, MAX_GRAM),
-            (self.pooled[[_N_ERRORS, _FREEDOM]], MIN_WEIGHT, LARGEST),
-            (self.pooled[[_ERRORS, _SPREAD]], 0.0, MAX_VARIANCE * self.pooled[[1, 3]]),
-        )
-        if any(np.any((values < low) | (values > high)) for values, low, high in limits):
-            raise InvalidInput("the regression of latencies holds numbers that cannot be")
-        if not self.pooled[_SPREAD]:
+        for squares, weight in ((self.errors, self.n_errors), (self.spread, self.freedom)):
+            if weight < MIN_WEIGHT or squares > MAX_VARIANCE * weight:
+                raise InvalidInput("the variances of latencies are too large")
+        if not self.spread:
             raise InvalidInput("the latencies of a client must vary")
         eigenvalues = np.linalg.eigvalsh(self.gram)
         is_singular = eigenvalues[0] <= -TOLERANCE * eigenvalues[-1]
@@ -98,8 +95,10 @@ class Population:
             )
 
 
-def check_means(moments: State) -> None:
-    """Check that the means in the state of a memory are those of logarithms of latencies."""
+def check_latencies(moments: State, slowest_s: float) -> None:
+    """Check that a memory has means of logarithms of latencies, and slowest_s is a latency or 0."""
+    if 0.0 < slowest_s < LATENCY_RANGE[0]:
+        raise InvalidInput("slowest_s is smaller than a latency can be")
     for name in ("mean", "older_mean"):
         means = np.asarray(getattr(moments, name, NO_NUMBERS))
         if np.any(np.abs(means) > MAX_LOG_LATENCY):
@@ -127,85 +126,77 @@ def learn(
     clients: IntArray,
     values: FloatArray,
     stats: RunningMoments,
-    pool: PoolView | None,
+    pool: PoolView,
 ) -> None:
     """Learn from ln tau of clients; `stats` are their moments before."""
     if not len(clients):
         return
-    if not len(state.pooled):
+    if not state.n_errors:
         (n_between, between), (n_within, within) = PRIOR_VARIANCES
         state.gram, state.moment = np.full((1, 1), 1e-6), np.zeros(1)
-        state.pooled = np.array([n_between * between, n_between, n_within * within, n_within])
-    if pool is not None and pool.features is not None and not len(state.centre):
+        state.errors, state.n_errors = n_between * between, n_between
+        state.spread, state.freedom = n_within * within, n_within
+    if pool.features is not None and not len(state.centre):
         _add_features(state, pool.features)
     new = stats.observed == 0
     if new.any():
         _learn_first(state, design(state, clients[new], pool), values[new])
     step = values[~new] - stats.mean[~new]
     fraction = stats.count[~new] / (stats.count[~new] + 1)
-    state.pooled[_SPREAD] += np.sum(fraction * step**2)
-    state.pooled[_FREEDOM] += np.sum(fraction)
+    state.spread += float(np.sum(fraction * step**2))
+    state.freedom += float(np.sum(fraction))
 
 
 def _learn_first(state: Population, x: FloatArray, values: FloatArray) -> None:
     """Learn from the first responses of clients with features x."""
-    expected, leverage = _predict(state, x)
+    expected, leverage = _regression(state, x)
     errors = values - expected
     if state.gram[0, 0] >= 1.0:  # the very first responses determine the level, not the variance
         fade = FORGETTING_FACTOR ** len(errors)
-        state.pooled[_ERRORS] = fade * state.pooled[_ERRORS] + np.sum(errors**2 / (1 + leverage))
-        state.pooled[_N_ERRORS] = fade * state.pooled[_N_ERRORS] + len(errors)
+        state.errors = fade * state.errors + float(np.sum(errors**2 / (1 + leverage)))
+        state.n_errors = fade * state.n_errors + len(errors)
     state.gram += x.T @ x
     state.moment += x.T @ values
 
 
-class LatencyPredictor:
-    """Predicts the latencies of clients, each on its own, given what is learned of all."""
-
-    def __init__(self, state: Population, pool: PoolView | None) -> None:
-        """Prepare predictions; the state must not change before they are made."""
-        self._state, self._pool = state, pool
-        if not len(state.pooled):
-            return
-        self._noise = state.pooled[_SPREAD] / state.pooled[_FREEDOM]
-        self._total = max(state.pooled[_ERRORS] / state.pooled[_N_ERRORS], self._noise)
-        self._own = max(self._total - self._noise, 1e-3 * self._total)
-        self._average = _predict(state, design(state, np.zeros(1, dtype=np.int64), None))
-
-    def __call__(self, clients: IntArray, stats: RunningMoments) -> Posterior:
-        """Return the posterior of clients with these moments."""
-        state = self._state
-        if not len(state.pooled):
-            zeros = np.zeros(len(clients))
-            return Posterior(zeros, zeros + 1.0, zeros + PRIOR_VARIANCES[1][1] ** 0.5)
-        expected, leverage = self._average  # without features all clients are average
-        if len(state.centre):
-            expected, leverage = _predict(state, design(state, clients, self._pool))
-        prior = self._own + self._total * leverage
-        n = stats.count.astype(np.float64)
-        sigma2 = np.maximum(n - 1.0, 0.0)
-        sigma2 += SHRINKAGE
-        np.divide(SHRINKAGE * self._noise + stats.spread, sigma2, out=sigma2)
-        n *= prior
-        weight = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
-        mean = stats.mean - expected
-        mean *= weight
-        mean += expected
-        return Posterior(mean, (1 - weight) * prior, np.sqrt(sigma2, out=sigma2))
+def predict(
+    state: Population, pool: PoolView, clients: IntArray, stats: RunningMoments
+) -> Posterior:
+    """Return the posterior of clients with these moments, each on its own."""
+    if not state.n_errors:
+        zeros = np.zeros(len(clients))
+        return Posterior(zeros, zeros + 1.0, zeros + PRIOR_VARIANCES[1][1] ** 0.5)
+    noise = state.spread / state.freedom
+    total = max(state.errors / state.n_errors, noise)
+    between = max(total - noise, 1e-3 * total)
+    # without features all clients are average
+    x = design(state, clients, pool) if len(state.centre) else np.ones((1, 1))
+    expected, leverage = _regression(state, x)
+    prior = between + total * leverage
+    n = stats.count.astype(np.float64)
+    sigma2 = np.maximum(n - 1.0, 0.0)
+    sigma2 += SHRINKAGE
+    np.divide(SHRINKAGE * noise + stats.spread, sigma2, out=sigma2)
+    n *= prior
+    weight = n / (n + sigma2)  # of a client's own mean: prior / (prior + sigma^2 / n)
+    mean = stats.mean - expected
+    mean *= weight
+    mean += expected
+    return Posterior(mean, (1 - weight) * prior, np.sqrt(sigma2, out=sigma2))
 
 
-def _predict(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _regression(state: Population, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return x theta, clipped to possible latencies, and the leverage of x."""
     inverse = np.linalg.inv(state.gram)
     expected = np.clip(x @ (inverse @ state.moment), *LOG_RANGE)
     return expected, np.maximum(np.einsum("ij,jk,ik->i", x, inverse, x), 0.0)
 
 
-def design(state: Population, clients: IntArray, pool: PoolView | None) -> FloatArray:
+def design(state: Population, clients: IntArray, pool: PoolView) -> FloatArray:
     """Return a 1 and the standardised features of clients; 0, the mean, for an unknown one."""
     x = np.zeros((len(clients), 1 + len(state.centre)))
     x[:, 0] = 1.0
-    known = None if pool is None else pool.features
+    known = pool.features
     if len(state.centre) and known is not None and known.shape[1] == len(state.centre):
         standard = np.nan_to_num((known[clients] - state.centre) / state.scale)
         x[:, 1:] = np.clip(standard, -MAX_STANDARD_FEATURE, MAX_STANDARD_FEATURE)

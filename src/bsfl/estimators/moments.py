@@ -14,7 +14,6 @@ from bsfl._core.registry import Registry
 from bsfl._core.state import ROUNDS, ClientState, per_client
 from bsfl.types import FAILED, FloatArray, IntArray, RoundContext, RoundReport, State, pick
 
-Share = float | FloatArray
 LARGEST_VALUE, LARGEST_SPREAD = 1e10, 1e40
 """Limits of a mean and a spread: a latency is at least 1e-9 s, and a speed is 1 over it."""
 
@@ -171,10 +170,12 @@ class SlidingWindow:
     def add(self, state: WindowState, clients: IntArray, t: int, values: FloatArray) -> None:
         age = self._block(t) - state.block[clients]
         moved_on, expired = clients[age >= 1], clients[age >= 2]
-        current = state.recent, state.mean, state.spread
-        older = state.older_count, state.older_mean, state.older_spread
-        for now, before in zip(current, older, strict=True):
-            before[moved_on], now[moved_on] = now[moved_on], 0.0
+        for current, older in (
+            (state.recent, state.older_count),
+            (state.mean, state.older_mean),
+            (state.spread, state.older_spread),
+        ):
+            older[moved_on], current[moved_on] = current[moved_on], 0.0
         state.older_count[expired] = state.older_spread[expired] = 0.0
         state.block[moved_on] = self._block(t)
         state.observed[clients] += 1
@@ -248,16 +249,18 @@ class Queued(Averages):
     queue: FloatArray = per_client(0.0, low=0.0)
     queue_round: IntArray = per_client(1, high=ROUNDS)
 
-    def queues(self, context: RoundContext, clients: IntArray, share: Share) -> FloatArray:
+    def queues(
+        self, context: RoundContext, clients: IntArray, share: float | FloatArray
+    ) -> FloatArray:
         """Return D_k of clients at the start of this round."""
         waited = context.rounds(clients) - self.queue_round[clients]
         return self.queue[clients] + share * waited
 
-    def serve(self, context: RoundContext, invited: IntArray, share: Share) -> None:
+    def serve(self, context: RoundContext, invited: IntArray, share: float | FloatArray) -> None:
         """Record the selection of clients in the round of the context."""
         served = self.queues(context, invited, share) + share - 1.0
         self.queue[invited] = np.maximum(served, 0.0)
-        self.queue_round[invited] = context.rounds(invited) + np.ones_like(invited)
+        self.queue_round[invited] = context.rounds(invited) + 1
 
 
 def censored_latency(report: RoundReport, tau_max: float | None) -> FloatArray:

@@ -6,18 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from bsfl._core.pool import PoolView
-from bsfl._core.task import TaskView
 from bsfl.policy import Selection
-from bsfl.types import (
-    MAX_OVER_SELECTION,
-    MIN_OVER_SELECTION,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    RoundContext,
-    pick,
-)
+from bsfl.types import MIN_OVER_SELECTION, FloatArray, IntArray, RoundContext, max_invited, pick
 
 Z_95 = NormalDist().inv_cdf(0.95)
 """Standard deviations for a confidence of 95 % that enough clients respond."""
@@ -38,8 +28,7 @@ def n_to_invite(target_responses: int, response_rate: float) -> int:
     m = target_responses
     spread = Z_95 * math.sqrt(response_rate * (1.0 - response_rate))
     root = (spread + math.sqrt(spread**2 + 4.0 * response_rate * m)) / (2.0 * response_rate)
-    least = math.ceil(round(MIN_OVER_SELECTION * m, 6))
-    most = math.ceil(round(MAX_OVER_SELECTION * m, 6))
+    least, most = max_invited(MIN_OVER_SELECTION, m), max_invited("auto", m)
     return min(max(math.ceil(root**2 - 1e-9), least), most)
 
 
@@ -62,13 +51,13 @@ def select_enough(
         How many clients were to be invited, the selection, and the mean response rate of its
         cohort, from which the next search starts.
     """
-    m, pool, task = target_responses, context.pool, context.task
+    m = target_responses
     n = n_to_invite(m, response_rate)
     selection = select(n)
     if not len(selection.clients):
         return n, selection, response_rate
     for _ in range(MAX_TRIES):
-        response_rate = float(np.mean(pool.response_rate(selection.clients)))
+        response_rate = float(np.mean(context.pool.response_rate(selection.clients)))
         wanted = n_to_invite(m, response_rate)
         if n - 1 <= wanted <= n:  # one invitation too many does no harm
             break
@@ -77,35 +66,28 @@ def select_enough(
         n = wanted
         selection = select(n)
     n_spare = len(selection.clients) - m
-    if drops_chronically_late(pool, task, selection.clients, n_spare):
+    if drops_chronically_late(context, selection.clients, n_spare):
         together = select(m)
-        if drops_chronically_late(pool, task, together.clients, n_spare):
+        if drops_chronically_late(context, together.clients, n_spare):
             return m, together, response_rate
     return n, selection, response_rate
 
 
-def drops_chronically_late(pool: PoolView, task: TaskView, cohort: IntArray, n_spare: int) -> bool:
+def drops_chronically_late(context: RoundContext, cohort: IntArray, n_spare: int) -> bool:
     """Return whether over-selection would only ever drop the same chronically late clients.
 
     The round then waits for every client; otherwise clients that are slower than all others would
     never enter the model. It is true if the cohort has as many chronically late clients as
-    responses would be dropped, or fewer with large participation deficits.
+    responses would be dropped, or fewer with large participation deficits. A client is chronically
+    late if more of its responses were dropped than entered the model, and more than one.
     """
-    late = cohort[is_chronically_late(pool, task, cohort)]
-    if n_spare <= 0 or not len(late):
+    if n_spare <= 0:
         return False
-    kept = (pick(pool.responded, late) - pick(task.dropped, late)).astype(np.float64)
-    deficit = participation_deficit(pick(task.fair_count, late), kept)
-    return n_spare <= float(np.maximum(deficit, 1.0).sum())
-
-
-def is_chronically_late(pool: PoolView, task: TaskView, clients: IntArray) -> BoolArray:
-    """Return whether more responses of each client were dropped than entered the model.
-
-    A single dropped response does not count.
-    """
-    dropped = pick(task.dropped, clients)
-    return np.asarray((dropped > 1) & (2 * dropped > pick(pool.responded, clients)))
+    dropped, responded = pick(context.task.dropped, cohort), pick(context.pool.responded, cohort)
+    is_late = (dropped > 1) & (2 * dropped > responded)
+    kept = (responded - dropped)[is_late].astype(np.float64)
+    deficit = participation_deficit(pick(context.task.fair_count, cohort)[is_late], kept)
+    return bool(is_late.any()) and n_spare <= float(np.maximum(deficit, 1.0).sum())
 
 
 def participation_deficit(fair_count: FloatArray, participations: FloatArray) -> FloatArray:

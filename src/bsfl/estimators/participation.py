@@ -24,7 +24,7 @@ MARGIN = 0.01
 
 @dataclass(slots=True, kw_only=True)
 class LearnedWeight:
-    """The alpha that was learned; 0 before the first round."""
+    """The alpha that was learned; 0 before the first round, or without a target."""
 
     alpha: float = number(0.0, low=0.0, high=1e30)
 
@@ -36,9 +36,6 @@ class ParticipationTarget:
     def __post_init__(self) -> None:
         for one in fields(self):
             validation.between(one.name, getattr(self, one.name), 0.0, 1.0)
-
-    def init(self) -> LearnedWeight:
-        return LearnedWeight()
 
     def weight(self, state: LearnedWeight, context: RoundContext) -> float:
         """Return alpha: what was learned, or at first a value with which g outweighs speed."""

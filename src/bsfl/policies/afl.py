@@ -29,14 +29,13 @@ class AFL(Policy):
     cohort are drawn uniformly.
 
     >>> from bsfl import Observation, Scheduler
-    >>> scheduler = Scheduler(AFL(drop=0.5, uniform=0.0), cohort_size=2)
-    >>> scheduler.join(["ann", "bob", "cem", "dan"], samples=[9, 9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 0.2, "dan": 1.0}
-    >>> cohort = scheduler.select(cohort_size=4)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
+    >>> scheduler = Scheduler(AFL(drop=0.5, uniform=0.0), cohort_size=1)
+    >>> scheduler.join(["ann", "bob"], samples=[9, 9])
+    >>> ann, bob = (Observation(latency_s=1.0, loss=loss) for loss in (0.1, 2.0))
+    >>> cohort = scheduler.select(cohort_size=2)
+    >>> rejected = scheduler.observe({"ann": ann, "bob": bob}, round=cohort)
     >>> scheduler.select()
-    ['bob', 'dan']
+    ['bob']
 
     Attributes:
         drop: Share of the clients, those with the lowest values, that cannot be drawn by value

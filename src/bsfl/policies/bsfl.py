@@ -1,25 +1,22 @@
 """BSFL: bandit scheduling for federated learning (Ben Ami, Cohen, Zhao 2023)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from bsfl import validation
 from bsfl._core.registry import check_component, component
-from bsfl._core.state import ClientState, EmptyState, number
+from bsfl._core.state import ClientState, number
 from bsfl.errors import InvalidInput
 from bsfl.estimators import lognormal
-from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
+from bsfl.estimators.generalization import DEFICITS, Deficit, generalization_term
 from bsfl.estimators.indices import INDICES, Evidence, Index, UCBIndex
 from bsfl.estimators.moments import MEMORIES, CumulativeMean, Memory, censored_latency
-from bsfl.estimators.participation import TARGETS, ParticipationTarget
+from bsfl.estimators.participation import TARGETS, LearnedWeight, ParticipationTarget
 from bsfl.policy import LOSSES_FROM_0, SAMPLES, Needs, Policy, Selection, top_m
 from bsfl.solvers import SOLVERS, Solver
-from bsfl.types import NO_CLIENTS, FloatArray, IntArray, Rng, RoundContext, RoundReport, State, pick
-
-LOGNORMAL = {"kind": "lognormal"}
-"""Settings of the index that ranks clients by a high quantile of their latencies."""
+from bsfl.types import NO_CLIENTS, FloatArray, Rng, RoundContext, RoundReport, State, pick
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,12 +33,12 @@ class BsflState(ClientState):
     slowest_s: float = number(0.0, low=0.0, high=1e12)
     memory: State
     index: State
-    weight: State
+    weight: LearnedWeight
 
     def check(self) -> None:
         """Check that latencies can be predicted."""
         if isinstance(self.index, lognormal.Population):
-            lognormal.check_means(self.memory)
+            lognormal.check_latencies(self.memory, self.slowest_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +77,7 @@ class BSFL(Policy):
 
     state_keys: ClassVar = ("index", "memory")
     search_space: ClassVar = tuple(
-        {"alpha": alpha, "index": LOGNORMAL} for alpha in (1.0, 5.0, 20.0)
+        {"alpha": alpha, "index": {"kind": "lognormal"}} for alpha in (1.0, 5.0, 20.0)
     )
     example: ClassVar = {"alpha": 3.0}
 
@@ -125,9 +122,7 @@ class BSFL(Policy):
             n_clients,
             memory=self.memory.init(n_clients),
             index=self.index.init(),
-            weight=self.alpha.init()
-            if isinstance(self.alpha, ParticipationTarget)
-            else EmptyState(),
+            weight=LearnedWeight(),
         )
 
     def select(self, state: BsflState, context: RoundContext, rng: Rng) -> Selection:
@@ -139,7 +134,7 @@ class BSFL(Policy):
         available, m = context.available, context.n_invited
         if len(available) <= m:
             return Selection(clients=available)
-        g = self.g(state, context)
+        g = generalization_term(self.generalization, context, self.beta)
         unseen = pick(context.task.invitations, available) == 0
         first = np.flatnonzero(unseen) if self.index.explores_first else NO_CLIENTS
         if len(first) >= m:
@@ -156,7 +151,7 @@ class BSFL(Policy):
         # the sum of g stays divided by m, whatever the number of free places
         alpha = self.weight(state, context) * n_places / m
         solve = SOLVERS.resolve("solver", self.solver)
-        best: IntArray = solve(u=u, g=g, m=n_places, alpha=alpha, rng=rng)
+        best = solve(u=u, g=g, m=n_places, alpha=alpha, rng=rng)
         return Selection(
             clients=available[np.sort(np.concatenate([first, others[best]]))],
             reserved=available[first],
@@ -209,14 +204,6 @@ class BSFL(Policy):
         if isinstance(self.alpha, ParticipationTarget):
             return self.alpha.weight(state.weight, context)
         return self.alpha
-
-    def g(self, state: BsflState, context: RoundContext) -> FloatArray:
-        """Return g_k of the available clients."""
-        deficit: Any = DEFICITS.resolve("generalization", self.generalization)
-        values = np.array(deficit(context.available, context), dtype=np.float64)
-        if values.shape != context.available.shape or not np.isfinite(values).all():
-            raise InvalidInput("generalization must return one finite number for every client")
-        return signed_power(values, self.beta)
 
     def _tau_min(self, state: BsflState) -> float:
         tau_min = state.fastest_s if self.tau_min is None else self.tau_min

@@ -70,19 +70,16 @@ class CsUcbQ(Policy):
         scale = 2.0 * self.exploration
         width = hoeffding_width(context.task.invitations[clients], t=context.round, scale=scale)
         index = np.minimum(1.0, state.mean[clients] + width)
-        score = (1.0 - self.beta) * index + self.beta * self.queues(state, context, clients)
+        queue = state.queues(context, clients, self.shares(context, clients))
+        score = (1.0 - self.beta) * index + self.beta * queue
         return clients[top_m(score, context.n_invited, rng)]
 
     def observe(self, state: Queued, context: RoundContext, report: RoundReport) -> None:
         if len(report.invited):
-            state.serve(context, report.invited, self.shares(state, context, report.invited))
+            state.serve(context, report.invited, self.shares(context, report.invited))
         state.learn(report, 1.0 - censored_latency(report, self.tau_max) / self.tau_max)
 
-    def queues(self, state: Queued, context: RoundContext, clients: IntArray) -> FloatArray:
-        """Return D_k at the start of this round."""
-        return state.queues(context, clients, self.shares(state, context, clients))
-
-    def shares(self, state: Queued, context: RoundContext, clients: IntArray) -> FloatArray:
+    def shares(self, context: RoundContext, clients: IntArray) -> FloatArray:
         """Return share_k, the rate at which the queue grows."""
         budget = self.phi * context.n_invited
         if context.pool.samples is None:

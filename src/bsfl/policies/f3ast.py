@@ -70,7 +70,7 @@ class F3ast(Policy):
         """Raise the rates of the invited clients; a dropped response takes its step back."""
         invited = report.invited
         dropped = report.clients[report.responded & report.dropped]
-        next_round = context.rounds(invited) + np.ones_like(invited)
+        next_round = context.rounds(invited) + 1
         state.added[invited] *= self.fading(next_round - state.as_of[invited])
         state.added[invited] += self.step
         state.as_of[invited] = next_round

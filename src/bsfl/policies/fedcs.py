@@ -6,9 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import validation
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
 from bsfl.estimators.moments import Averages, censored_latency
-from bsfl.policy import Policy
+from bsfl.policy import Policy, check_covers, freeze_arrays
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 
 

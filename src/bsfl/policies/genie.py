@@ -6,12 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import validation
-from bsfl._core.state import EmptyState
-from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
-from bsfl.policy import Policy
+from bsfl.estimators.generalization import DEFICITS, Deficit, generalization_term
+from bsfl.policy import Policy, check_covers, freeze_arrays
 from bsfl.solvers import SOLVERS, Solver
-from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,18 +47,13 @@ class Genie(Policy):
         DEFICITS.resolve("generalization", self.generalization)
         SOLVERS.resolve("solver", self.solver)
 
-    def init(self, n_clients: int) -> EmptyState:
+    def init(self, n_clients: int) -> None:
         check_covers(self, n_clients, "mean_speed")
-        return EmptyState()
 
-    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: None, context: RoundContext, rng: Rng) -> IntArray:
         available, m = context.available, context.n_invited
         if len(available) <= m:
             return available
-        deficit = DEFICITS.resolve("generalization", self.generalization)
         solve = SOLVERS.resolve("solver", self.solver)
-        g = signed_power(deficit(available, context), self.beta)
+        g = generalization_term(self.generalization, context, self.beta)
         return available[solve(u=self.mean_speed[available], g=g, m=m, alpha=self.alpha, rng=rng)]
-
-    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
-        """Learn nothing: the counts are in the context."""

@@ -6,32 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import validation
-from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import capped_shares
 from bsfl.estimators.moments import Averages, censored_latency
 from bsfl.policies.weighted_random import inclusion_draw
 from bsfl.policy import LOSS, Policy
-from bsfl.types import (
-    LATENCY_RANGE,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Rng,
-    RoundContext,
-    RoundReport,
-)
-
-
-@dataclass(slots=True, kw_only=True)
-class LuoState(Averages):
-    """Averages of latencies."""
-
-    def check(self) -> None:
-        """Check that means can be latencies."""
-        mean = self.mean[self.observed > 0]
-        low, high = LATENCY_RANGE
-        if np.any((mean < 0.9 * low) | (mean > 1.1 * high)):  # means are rounded
-            raise InvalidInput("mean must be a latency")
+from bsfl.types import BoolArray, FloatArray, IntArray, Rng, RoundContext, RoundReport
+from bsfl.validation import LATENCY_RANGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +52,19 @@ class Luo(Policy):
         validation.between("speed", self.speed, 0.0, 10.0)
         validation.between("least", validation.positive("least", self.least), 0.0, 1.0)
 
-    def init(self, n_clients: int) -> LuoState:
-        return LuoState.of(n_clients)
+    def init(self, n_clients: int) -> Averages:
+        return Averages.of(n_clients)
 
-    def select(self, state: LuoState, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: Averages, context: RoundContext, rng: Rng) -> IntArray:
         clients = context.available
         share = context.pool.data_shares(clients)
         weight = share * self.gains(state, context)[clients]
         return clients[inclusion_draw(weight, context.n_invited, rng)]
 
-    def observe(self, state: LuoState, context: RoundContext, report: RoundReport) -> None:
+    def observe(self, state: Averages, context: RoundContext, report: RoundReport) -> None:
         state.learn(report, censored_latency(report, self.tau_max))
 
-    def weights(self, state: LuoState, context: RoundContext, clients: IntArray) -> FloatArray:
+    def weights(self, state: Averages, context: RoundContext, clients: IntArray) -> FloatArray:
         """Return p_k / pi_k, with p over the clients that could be drawn.
 
         These are the available clients and `clients`, which were selected earlier; all clients in
@@ -103,12 +83,13 @@ class Luo(Policy):
         weight = ratio[np.searchsorted(drawable, clients)]  # 0 for a client that left
         return np.asarray(weight * n / max(len(clients), 1) if names_available else weight)
 
-    def gains(self, state: LuoState, context: RoundContext) -> FloatArray:
+    def gains(self, state: Averages, context: RoundContext) -> FloatArray:
         """Return G_k / tau_k^speed of every client."""
         last = context.task.last_loss
         loss = or_mean(np.abs(last), ~np.isnan(last))
         norm = np.maximum(loss, self.least * loss.mean() or 1.0)
-        return np.asarray(norm / or_mean(state.mean, state.observed > 0) ** self.speed)
+        latency_s = np.clip(or_mean(state.mean, state.observed > 0), *LATENCY_RANGE)
+        return np.asarray(norm / latency_s**self.speed)
 
 
 def or_mean(values: FloatArray, known: BoolArray) -> FloatArray:

@@ -7,9 +7,17 @@ import numpy as np
 
 from bsfl import validation
 from bsfl._core.state import ROUNDS, ClientState, number, per_client
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
 from bsfl.estimators.moments import censored_latency
-from bsfl.policy import LOSS, SAMPLES, Policy, share_of, top_m, weighted_draw
+from bsfl.policy import (
+    LOSS,
+    SAMPLES,
+    Policy,
+    check_covers,
+    freeze_arrays,
+    share_of,
+    top_m,
+    weighted_draw,
+)
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
 
 STALENESS = 0.1
@@ -41,22 +49,18 @@ class OortState(ClientState):
 class Oort(Policy):
     r"""Draw mostly clients with large losses that are fast enough, and explore unseen ones.
 
-    Draw most of the cohort among the best scores, the rest among unseen clients.
-
     score_k = (min-max of clipped U_k + sqrt(0.1 ln t / last_k)) min(1, (T / duration_k)^penalty)
     with the utility U_k = n_k loss_k, the round last_k in which k was last selected, and the
     preferred duration T, a percentile of all durations that the pacer raises when utility stalls.
 
     >>> from bsfl import Observation, Scheduler
-    >>> policy = Oort(explore=0.0, explore_min=0.0, cut_off=1.0)
-    >>> scheduler = Scheduler(policy, cohort_size=2)
-    >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
+    >>> scheduler = Scheduler(Oort(explore_min=0.0, cut_off=1.0), cohort_size=1)
+    >>> scheduler.join(["ann", "bob"], samples=[9, 9])
+    >>> ann, bob = (Observation(latency_s=1.0, loss=loss) for loss in (0.1, 2.0))
+    >>> cohort = scheduler.select(cohort_size=2)
+    >>> rejected = scheduler.observe({"ann": ann, "bob": bob}, round=cohort)
     >>> scheduler.select()
-    ['bob', 'cem']
+    ['bob']
 
     Attributes:
         tau_max: Deadline in seconds; None: no deadline.
@@ -114,17 +118,17 @@ class Oort(Policy):
         known, unseen = clients[seen], clients[~seen]
         n_known = min(share_of(m, 1.0 - self.exploration(context.round)), len(known))
         n_unseen = min(m - n_known, len(unseen))
-        explored = unseen[self.explore_unseen(unseen, n_unseen, rng)]
+        expected_s = np.zeros(len(unseen)) if self.expected_s is None else self.expected_s[unseen]
+        explored = unseen[top_m(-expected_s, n_unseen, rng)]
         exploited = known[self.exploit(state, context, known, m - n_unseen, rng)]
         return np.sort(np.concatenate([explored, exploited]))
 
     def observe(self, state: OortState, context: RoundContext, report: RoundReport) -> None:
         utility = statistical_utility(report.samples, report.loss)
         known = ~np.isnan(utility)
+        invited = report.invited
         if self.tau_max is not None:  # the upper limit, also for clients that never respond
-            state.duration[report.invited] = np.minimum(
-                state.duration[report.invited], self.tau_max
-            )
+            state.duration[invited] = np.minimum(state.duration[invited], self.tau_max)
         state.utility[report.clients[known]] = utility[known]
         state.duration[report.clients] = censored_latency(report, self.tau_max)
         self.pace(state, context.round, float(utility[known].sum()))
@@ -132,11 +136,6 @@ class Oort(Policy):
     def exploration(self, t: int) -> float:
         """Return epsilon in round t: explore x decay^(t-1), at least explore_min."""
         return max(self.explore * self.explore_decay ** (t - 1), self.explore_min)
-
-    def explore_unseen(self, unseen: IntArray, n: int, rng: Rng) -> IntArray:
-        """Return the positions of n unseen clients: the fastest by expected_s, or random ones."""
-        speed = np.zeros(len(unseen)) if self.expected_s is None else -self.expected_s[unseen]
-        return top_m(speed, n, rng)
 
     def exploit(
         self, state: OortState, context: RoundContext, known: IntArray, n: int, rng: Rng
@@ -165,19 +164,16 @@ class Oort(Policy):
         complete at the first report of the next window.
         """
         window = (t - 1) // self.pacer_rounds
-        for _ in range(2):  # a window without responses does not exceed the one before
-            if state.window >= window:
-                break
-            if state.window >= 1 and state.utility_now <= state.utility_before:
-                state.percentile = min(100.0, state.percentile + self.pacer_step)
-            state.utility_before, state.utility_now = state.utility_now, 0.0
-            state.window += 1
-        if state.window < window:
-            raised = state.percentile + self.pacer_step * (window - state.window)
-            state.percentile, state.window = min(100.0, raised), window
-        if window == state.window:
+        n_complete = window - state.window
+        if n_complete > 0:
+            has_stalled = state.window >= 1 and state.utility_now <= state.utility_before
+            n_stalled = n_complete - 1 + has_stalled  # windows without responses stall, too
+            state.percentile = min(100.0, state.percentile + self.pacer_step * n_stalled)
+            state.utility_before = state.utility_now if n_complete == 1 else 0.0
+            state.utility_now, state.window = utility, window
+        elif n_complete == 0:
             state.utility_now += utility
-        elif window == state.window - 1:  # a late response
+        elif n_complete == -1:  # a late response
             state.utility_before += utility
 
 
@@ -226,6 +222,5 @@ def speed_penalty(duration: FloatArray, preferred_s: float, exponent: float) -> 
     infinite duration and the factor 0.
     """
     known = np.isfinite(duration)
-    ratio = np.zeros(len(duration))
-    ratio[known] = np.minimum(1.0, preferred_s / duration[known])
+    ratio = np.minimum(1.0, preferred_s / np.where(known, duration, 1.0))
     return np.where(known, ratio**exponent, 0.0)

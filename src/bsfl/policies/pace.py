@@ -68,7 +68,7 @@ class PaceState(ClientState):
 
     def check(self) -> None:
         """Check that latencies can be predicted."""
-        lognormal.check_means(self.moments)
+        lognormal.check_latencies(self.moments, self.slowest_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +195,10 @@ class Pace(Policy):
         """
         clients, fraction = context.available, context.target_responses / context.n_invited
         stats = MOMENTS.recall(state.moments, clients, context.round)
-        predict = lognormal.LatencyPredictor(state.population, context.pool)
 
         def seconds_of(clients: IntArray, *columns: Any) -> FloatArray:
-            posterior = predict(clients, RunningMoments(*columns))
+            moments = RunningMoments(*columns)
+            posterior = lognormal.predict(state.population, context.pool, clients, moments)
             if fraction < 1.0:  # unseen clients have reserved places: no optimism is needed
                 log_s = posterior.next_response(min(fraction, QUANTILE))
             else:

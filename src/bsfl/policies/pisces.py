@@ -26,6 +26,7 @@ class PiscesState(Averages):
         t: The latest round that was reported.
     """
 
+    mean: FloatArray = per_client(0.0, low=0.0)
     utility: FloatArray = per_client(0.0, low=0.0)
     in_flight: IntArray = per_client(0, high=1)
     n_in_flight: int = 0
@@ -33,9 +34,7 @@ class PiscesState(Averages):
     t: int = number(0, high=ROUNDS)
 
     def check(self) -> None:
-        """Check that staleness is not negative, and that n_in_flight is right."""
-        if np.any(self.mean < 0):
-            raise InvalidInput("mean holds a negative staleness")
+        """Check that n_in_flight is right."""
         if self.n_in_flight != self.in_flight.sum():
             raise InvalidInput("n_in_flight does not count the clients in flight")
 
@@ -55,14 +54,13 @@ class Pisces(Policy):
     largest number of clients in flight. Unseen clients come first.
 
     >>> from bsfl import Observation, Scheduler
-    >>> scheduler = Scheduler(Pisces(), cohort_size=2)
-    >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
+    >>> scheduler = Scheduler(Pisces(), cohort_size=1)
+    >>> scheduler.join(["ann", "bob"], samples=[9, 9])
+    >>> ann, bob = (Observation(latency_s=1.0, loss=loss) for loss in (0.1, 2.0))
+    >>> cohort = scheduler.select(cohort_size=2)
+    >>> rejected = scheduler.observe({"ann": ann, "bob": bob}, round=cohort)
     >>> scheduler.select()
-    ['bob', 'cem']
+    ['bob']
 
     Attributes:
         penalty: Exponent of the staleness (beta).

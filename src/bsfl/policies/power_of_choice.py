@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl import validation
-from bsfl._core.state import EmptyState
 from bsfl.errors import InvalidInput
 from bsfl.policy import LOSS, SAMPLES, Needs, Policy, top_m, weighted_draw
-from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext
 
 CandidateLosses = Callable[[IntArray], FloatArray]
 """Returns the loss of the current global model on the data of each of these clients."""
@@ -26,13 +25,11 @@ class PowerOfChoice(Policy):
     Without it, it is the last loss that a client reported, infinite for an unseen client (rpow-d);
     this takes no extra messages.
 
-    >>> from bsfl import Observation, Scheduler
-    >>> scheduler = Scheduler(PowerOfChoice(candidates=3), cohort_size=2)
+    >>> from bsfl import Scheduler
+    >>> loss = np.array([0.1, 2.0, 1.0])
+    >>> policy = PowerOfChoice(candidates=3, ask=lambda candidates: loss[candidates])
+    >>> scheduler = Scheduler(policy, cohort_size=2)
     >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
     >>> scheduler.select()
     ['bob', 'cem']
 
@@ -56,10 +53,7 @@ class PowerOfChoice(Policy):
     def needs(self) -> Needs:  # type: ignore[override]
         return SAMPLES | LOSS if self.ask is None else SAMPLES
 
-    def init(self, n_clients: int) -> EmptyState:
-        return EmptyState()
-
-    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: None, context: RoundContext, rng: Rng) -> IntArray:
         sizes = context.pool.sizes
         clients, m = context.available, context.n_invited
         d = 2 * m if self.candidates is None else self.candidates
@@ -75,9 +69,6 @@ class PowerOfChoice(Policy):
             if loss.shape != candidates.shape or np.isnan(loss).any():
                 raise InvalidInput("ask must return one loss for every candidate")
         return candidates[top_m(loss, m, rng)]
-
-    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
-        """Learn nothing: the last losses are in the context."""
 
 
 def last_losses(context: RoundContext, clients: IntArray) -> FloatArray:

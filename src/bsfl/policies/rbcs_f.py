@@ -8,9 +8,8 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.state import ROUNDS, per_client
 from bsfl.errors import InvalidInput
-from bsfl.estimators.indexed_settings import check_covers, freeze_arrays
 from bsfl.estimators.moments import Queued, censored_latency
-from bsfl.policy import Policy
+from bsfl.policy import Policy, check_covers, freeze_arrays
 from bsfl.solvers import solve_exact
 from bsfl.types import BoolArray, FloatArray, IntArray, Rng, RoundContext, RoundReport
 
@@ -127,14 +126,14 @@ class RbcsF(Policy):
         if len(clients) <= m:
             return clients
         u = -self.latency_weight * self.latencies(state, context, clients)
-        z = state.queues(context, clients, self.beta(state, context))
+        z = state.queues(context, clients, self.beta(context))
         order = rng.permutation(len(clients))  # the solver takes the first of equals
         best = solve_exact(u[order], z[order], m, alpha=m)
         return np.sort(clients[order[best]])
 
     def observe(self, state: RbcsFState, context: RoundContext, report: RoundReport) -> None:
         invited = report.invited
-        state.serve(context, invited, self.beta(state, context))
+        state.serve(context, invited, self.beta(context))
         state.in_a_row[invited] = state.last_selected[invited] == context.round - 1
         state.last_selected[invited] = context.round
         latency = censored_latency(report, self.tau_max)
@@ -160,7 +159,7 @@ class RbcsF(Policy):
             return np.ones((len(clients), 1))
         return np.column_stack([self.compute[clients], in_a_row, self.transfer[clients]])
 
-    def beta(self, state: RbcsFState, context: RoundContext) -> float:
+    def beta(self, context: RoundContext) -> float:
         """Return the rate at which a queue grows."""
         return self.phi * context.n_invited / max(context.n_clients, 1)
 

@@ -13,18 +13,15 @@ from bsfl.estimators.moments import Averages, censored_latency
 from bsfl.policy import LOSS, Policy
 from bsfl.types import BoolArray, FloatArray, IntArray, Rng, RoundContext, RoundReport
 
-NO_TIER = -1
-"""The tier of a client that has none yet."""
 MOST_TIERS = 10_000
 """Largest number of tiers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TiflState(Averages):
-    """Averages of 1 - tau / tau_max, and the tiers.
+    """Averages of 1 - tau / tau_max, and the tiers, fastest first.
 
     Attributes:
-        tier: The tier of each client, fastest first; NO_TIER until it has one.
         formed: Whether the profiling phase is over.
         bound_s: Mean latency from which a client belongs to the next tier, one less than tiers.
         spent: Rounds in which each tier was selected.
@@ -32,7 +29,7 @@ class TiflState(Averages):
         period: How many times the probabilities were due.
     """
 
-    tier: IntArray = per_client(NO_TIER, low=NO_TIER, high=MOST_TIERS)
+    mean: FloatArray = per_client(0.0, high=1.0)
     formed: bool = False
     bound_s: FloatArray = field(metadata={"low": 0.0, "high": np.inf})
     spent: IntArray
@@ -40,21 +37,14 @@ class TiflState(Averages):
     period: int = number(0, high=ROUNDS)
 
     def check(self) -> None:
-        """Check tiers, that all observed clients have one once they are formed, and means."""
-        wrong = self.tier >= len(self.spent)
-        if self.formed:
-            wrong |= (self.tier == NO_TIER) & (self.observed > 0)
-        if wrong.any() or np.any(self.bound_s[1:] < self.bound_s[:-1]):
-            raise InvalidInput("tiers do not fit together")
-        if np.any(self.mean > 1.0):
-            raise InvalidInput("a mean latency is below 0 s")
+        """Check that tiers are in order."""
+        if np.any(self.bound_s[1:] < self.bound_s[:-1]):
+            raise InvalidInput("bound_s must rise from tier to tier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiFL(Policy):
     """Sort clients into tiers by speed, and draw each cohort from one tier.
-
-    Draw a tier of clients with similar latencies, then m clients of it, uniformly.
 
     Every client is profiled first: it is selected once. Then the clients are divided into tiers of
     equal size by mean latency. Tiers with credits are drawn with probabilities that favour those
@@ -88,12 +78,9 @@ class TiFL(Policy):
     interval: int = 10
 
     def __post_init__(self) -> None:
-        for name, high in (
-            ("rounds", validation.LARGEST),
-            ("tiers", MOST_TIERS),
-            ("interval", validation.LARGEST),
-        ):
-            validation.natural(name, getattr(self, name), high=high)
+        validation.natural("rounds", self.rounds)
+        validation.natural("tiers", self.tiers, high=MOST_TIERS)
+        validation.natural("interval", self.interval)
         validation.seconds("tau_max", self.tau_max)
 
     def init(self, n_clients: int) -> TiflState:
@@ -114,29 +101,24 @@ class TiFL(Policy):
         if len(unseen) >= m:
             return np.sort(rng.choice(unseen, m, replace=False, shuffle=False))
         n_places, seen = m - len(unseen), clients[~is_unseen]
-        tier = self.known_tiers(state, seen)
+        bound_s = state.bound_s
         if not state.formed:
-            profiled = context.task.invitations > 0
-            tier = self.tiers_of(state, seen, self.bounds(state, profiled))
+            bound_s = self.bounds(state, context.task.invitations > 0)
+        tier = self.tiers_of(state, seen, bound_s)
         drawn = self.draw_tier(state, tier, n_places, rng)
         nearest = np.lexsort((rng.random(len(seen)), np.abs(tier - drawn)))
         return np.sort(np.concatenate([unseen, seen[nearest[:n_places]]]))
 
     def observe(self, state: TiflState, context: RoundContext, report: RoundReport) -> None:
-        self.spend(state, context, report.invited)
-        if state.formed:
-            state.tier[report.invited] = self.known_tiers(state, report.invited)
+        self.charge(state, context, report.invited)
         state.learn(report, 1.0 - censored_latency(report, self.tau_max) / self.tau_max)
-        if state.formed:
-            state.tier[report.clients] = self.tiers_of(state, report.clients, state.bound_s)
         if context.round // self.interval > state.period:
             state.period = context.round // self.interval
             if state.formed:
-                self.form(state, context.task.invitations > 0)
-                losses = tier_losses(state, context.task.last_loss)
-                state.probability[:] = rank_probabilities(losses)
+                state.bound_s[:] = self.bounds(state, context.task.invitations > 0)
+                self.update_probabilities(state, context.task.last_loss)
 
-    def spend(self, state: TiflState, context: RoundContext, invited: IntArray) -> None:
+    def charge(self, state: TiflState, context: RoundContext, invited: IntArray) -> None:
         """Charge the tier that filled a round one credit; form the tiers before the first."""
         seen = invited[context.task.invitations[invited] > 1]
         if len(invited) < context.n_invited or len(seen) == 0:
@@ -144,26 +126,22 @@ class TiFL(Policy):
         if not state.formed:
             profiled = context.task.invitations > 0
             profiled[np.setdiff1d(invited, seen)] = False
-            self.form(state, profiled)
-        state.spent[np.bincount(self.known_tiers(state, seen)).argmax()] += 1
+            state.bound_s[:] = self.bounds(state, profiled)
+            state.formed = True
+        state.spent[np.bincount(self.tiers_of(state, seen, state.bound_s)).argmax()] += 1
 
-    def form(self, state: TiflState, profiled: BoolArray) -> None:
-        """Divide the profiled clients into tiers; O(K)."""
-        clients = np.flatnonzero(profiled)
-        state.bound_s[:] = self.bounds(state, profiled)
-        state.tier[clients] = self.tiers_of(state, clients, state.bound_s)
-        state.formed = True
+    def update_probabilities(self, state: TiflState, last_loss: FloatArray) -> None:
+        """Rank the tiers by the mean of their clients' last losses; O(K)."""
+        clients = np.flatnonzero(~np.isnan(last_loss))
+        tier = self.tiers_of(state, clients, state.bound_s)
+        loss = tier_losses(tier, last_loss[clients], self.tiers)
+        state.probability[:] = rank_probabilities(loss)
 
     def bounds(self, state: TiflState, profiled: BoolArray) -> FloatArray:
         """Return the mean latencies at which tiers of equal size begin, except for the fastest."""
         latency = self.latencies(state, np.flatnonzero(profiled))
         places = np.arange(1, self.tiers) * len(latency) // self.tiers
         return np.partition(latency, places)[places]
-
-    def known_tiers(self, state: TiflState, clients: IntArray) -> IntArray:
-        """Return each client's tier, the slowest for a client in flight that was never reported."""
-        tier = state.tier[clients]
-        return np.where(tier == NO_TIER, self.tiers - 1, tier)
 
     def tiers_of(self, state: TiflState, clients: IntArray, bound_s: FloatArray) -> IntArray:
         """Return the tier that each client belongs to by its mean latency."""
@@ -190,12 +168,10 @@ class TiFL(Policy):
         return per_tier * (1 + int(state.spent.min()) // per_tier) - state.spent
 
 
-def tier_losses(state: TiflState, last_loss: FloatArray) -> FloatArray:
-    """Return the mean of the last losses in each tier, -inf where there are none."""
-    n_tiers = len(state.spent)
-    known = (state.tier != NO_TIER) & ~np.isnan(last_loss)
-    count = np.bincount(state.tier[known], minlength=n_tiers)
-    total = np.bincount(state.tier[known], weights=last_loss[known], minlength=n_tiers)
+def tier_losses(tier: IntArray, loss: FloatArray, n_tiers: int) -> FloatArray:
+    """Return the mean loss of the clients in each tier, -inf where there are none."""
+    count = np.bincount(tier, minlength=n_tiers)
+    total = np.bincount(tier, weights=loss, minlength=n_tiers)
     return np.where(count > 0, total / np.maximum(count, 1), -np.inf)
 
 

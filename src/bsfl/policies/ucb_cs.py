@@ -43,14 +43,13 @@ class UcbCs(Policy):
     round t. Unseen clients come first. Latency is not considered.
 
     >>> from bsfl import Observation, Scheduler
-    >>> scheduler = Scheduler(UcbCs(), cohort_size=2)
-    >>> scheduler.join(["ann", "bob", "cem"], samples=[9, 9, 9])
-    >>> loss = {"ann": 0.1, "bob": 2.0, "cem": 1.0}
-    >>> cohort = scheduler.select(cohort_size=3)
-    >>> scheduler.observe({k: Observation(latency_s=1.0, loss=loss[k]) for k in cohort})
-    {}
+    >>> scheduler = Scheduler(UcbCs(), cohort_size=1)
+    >>> scheduler.join(["ann", "bob"], samples=[9, 9])
+    >>> ann, bob = (Observation(latency_s=1.0, loss=loss) for loss in (0.1, 2.0))
+    >>> cohort = scheduler.select(cohort_size=2)
+    >>> rejected = scheduler.observe({"ann": ann, "bob": bob}, round=cohort)
     >>> scheduler.select()
-    ['bob', 'cem']
+    ['bob']
 
     Attributes:
         gamma: Discount per round, above 0 and below 1.

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl._core.state import EmptyState
 from bsfl.policy import Policy
-from bsfl.types import IntArray, Rng, RoundContext, RoundReport
+from bsfl.types import IntArray, Rng, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +17,6 @@ class UniformRandom(Policy):
     2
     """
 
-    def init(self, n_clients: int) -> EmptyState:
-        return EmptyState()
-
-    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: None, context: RoundContext, rng: Rng) -> IntArray:
         m = min(context.n_invited, len(context.available))
         return np.sort(rng.choice(context.available, m, replace=False, shuffle=False))
-
-    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
-        """Learn nothing."""

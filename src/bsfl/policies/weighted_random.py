@@ -5,10 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bsfl._core.state import EmptyState
 from bsfl.estimators.fairness import capped_shares
 from bsfl.policy import SAMPLES, Policy
-from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundReport
+from bsfl.types import FloatArray, IntArray, Rng, RoundContext
 
 CERTAIN = 1.0 - 1e-9
 """A client with at least this inclusion probability is always included."""
@@ -32,15 +31,9 @@ class WeightedRandom(Policy):
 
     needs: ClassVar = SAMPLES
 
-    def init(self, n_clients: int) -> EmptyState:
-        return EmptyState()
-
-    def select(self, state: EmptyState, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: None, context: RoundContext, rng: Rng) -> IntArray:
         sizes, clients = context.pool.sizes, context.available
         return clients[inclusion_draw(sizes[clients], context.n_invited, rng)]
-
-    def observe(self, state: EmptyState, context: RoundContext, report: RoundReport) -> None:
-        """Learn nothing."""
 
 
 def inclusion_draw(weight: FloatArray, m: int, rng: Rng) -> IntArray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.estimators.generalization import DEFICITS, Deficit, signed_power
+from bsfl.estimators.generalization import DEFICITS, Deficit, generalization_term
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.latency import Phase
 from bsfl.solvers import energy, solve_exact
@@ -51,9 +51,8 @@ class RegretMeter:
         """Return the regret of a cohort, given the counts before its round."""
         if len(cohort) == len(context.available):
             return 0.0
-        deficit = DEFICITS.resolve("generalization", self.objective.generalization)
         clients, alpha = context.available, self.objective.alpha
-        g = signed_power(deficit(clients, context), self.objective.beta)
+        g = generalization_term(self.objective.generalization, context, self.objective.beta)
         mu = self.mean_speed(context.round)[clients]
         best = solve_exact(mu, g, len(cohort), alpha)
         chosen = np.searchsorted(clients, cohort)

@@ -9,14 +9,14 @@ three neighbourhoods that the name ALSA could mean:
     drop-weakest  the accelerating half of it: replace the member with the lowest u or the lowest
                   g, with equal probability, by a uniform outsider
 
-One step costs O(log m): the weakest members are on heaps with lazy deletion, and the energy is
+A step costs O(log m) comparisons: the members are kept sorted by u and by g, and the energy is
 updated, never recomputed.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from math import exp, inf, log
+from math import exp, log
 from random import Random
 from typing import Literal, get_args
 
@@ -84,37 +84,28 @@ def anneal(
     return AnnealingPath(np.sort(np.array(best)), np.array(energies))
 
 
-class _LazyHeap:
-    """A cohort ordered by one value, with lazy deletion of clients that leave.
+class _Ranking:
+    """A cohort ordered by one value, ties by index.
 
     Attributes:
-        rank: Position of every client by rising value, ties by index.
-        by_rank: The client at every position.
+        by_rank: All clients by rising value.
+        rank: Position of every client in `by_rank`.
+        members: Ranks of the members, rising.
     """
 
-    def __init__(self, values: FloatArray, members: list[int], is_member: bytearray) -> None:
+    def __init__(self, values: FloatArray, members: list[int]) -> None:
         order = np.argsort(values, kind="stable")
         self.by_rank: list[int] = order.tolist()
         self.rank: list[int] = np.argsort(order).tolist()  # the inverse of a permutation
-        self.is_member = is_member
-        self.heap: list[int] = [self.rank[client] for client in members]
-        heapify(self.heap)
+        self.members: list[int] = sorted(self.rank[client] for client in members)
 
-    def add(self, client: int) -> None:
-        heappush(self.heap, self.rank[client])
+    def weakest(self, position: int = 0) -> int:
+        """Return the member with the lowest value, or the one at a position after it."""
+        return self.by_rank[self.members[position]]
 
-    def weakest(self) -> int:
-        while not self.is_member[client := self.by_rank[self.heap[0]]]:
-            heappop(self.heap)
-        return client
-
-    def weakest_but(self, client: int) -> int:
-        """Return the member with the lowest value except for `client`, a member."""
-        self.is_member[client] = 0
-        second = self.weakest()
-        self.is_member[client] = 1
-        self.add(client)
-        return second
+    def replace(self, member: int, outsider: int) -> None:
+        del self.members[bisect_left(self.members, self.rank[member])]
+        insort(self.members, self.rank[outsider])
 
 
 class _Walk:
@@ -137,30 +128,25 @@ class _Walk:
         for group in (self.inside, self.outside):
             for position, client in enumerate(group):
                 self.place[client] = position
-        self.is_member = bytearray(is_member.tobytes())
-        self.by_u = _LazyHeap(u, self.inside, self.is_member)
-        self.by_g = _LazyHeap(g, self.inside, self.is_member)
+        self.by_u = _Ranking(u, self.inside)
+        self.by_g = _Ranking(g, self.inside)
         self.sum_g = sum(self.g[client] for client in self.inside)
         self.energy = self.u[self.by_u.weakest()] + self.sum_g
 
     def peek(self, member: int, outsider: int) -> tuple[float, float]:
         """Return min u and (alpha / m) sum g of the cohort after one replacement."""
-        slowest = self.by_u.weakest()
-        if len(self.inside) == 1:
-            pace = inf
-        elif member == slowest:
-            pace = self.u[self.by_u.weakest_but(member)]
-        else:
-            pace = self.u[slowest]
-        return min(pace, self.u[outsider]), self.sum_g - self.g[member] + self.g[outsider]
+        pace, sum_g = self.u[outsider], self.sum_g - self.g[member] + self.g[outsider]
+        if len(self.inside) > 1:
+            slowest_other = self.by_u.weakest(int(member == self.by_u.weakest()))
+            pace = min(pace, self.u[slowest_other])
+        return pace, sum_g
 
     def move(self, member: int, outsider: int, pace: float, sum_g: float) -> None:
         position_in, position_out = self.place[member], self.place[outsider]
         self.inside[position_in], self.outside[position_out] = outsider, member
         self.place[outsider], self.place[member] = position_in, position_out
-        self.is_member[member], self.is_member[outsider] = 0, 1
-        self.by_u.add(outsider)
-        self.by_g.add(outsider)
+        self.by_u.replace(member, outsider)
+        self.by_g.replace(member, outsider)
         self.sum_g, self.energy = sum_g, pace + sum_g
 
 

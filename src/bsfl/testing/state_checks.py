@@ -80,7 +80,8 @@ class _Watched(PolicyWrapper):
 
     def observe(self, state: State, context: RoundContext, report: RoundReport) -> None:
         before = {name: getattr(report, name).tobytes() for name in COLUMNS}
-        returned: Any = self.policy.observe(state, context, report)
+        observe: Any = self.policy.observe
+        returned = observe(state, context, report)
         assert returned is None, (
             "observe must change the state in place; what it returns is ignored, "
             f"got {type(returned).__name__}"

@@ -137,8 +137,11 @@ class _Walk:
         """Return min u and (alpha / m) sum g of the cohort after one replacement."""
         pace, sum_g = self.u[outsider], self.sum_g - self.g[member] + self.g[outsider]
         if len(self.inside) > 1:
-            slowest_other = self.by_u.weakest(int(member == self.by_u.weakest()))
-            pace = min(pace, self.u[slowest_other])
+            order = self.by_u
+            slowest_leaves = order.rank[member] == order.members[0]
+            slowest_other = self.u[order.weakest(1 if slowest_leaves else 0)]
+            if slowest_other < pace:
+                pace = slowest_other
         return pace, sum_g
 
     def move(self, member: int, outsider: int, pace: float, sum_g: float) -> None:

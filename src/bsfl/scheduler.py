@@ -433,10 +433,10 @@ class Scheduler:
         return cohort
 
     def _replace_available(self, call: "_Call", available: Iterable[ClientId]) -> None:
-        pool = self._engine.pool
         where, new = self._ids.find(available)
-        n_before = pool.n
+        n_before = self._engine.n_clients
         self._join_missing(call, where, new)
+        pool = self._engine.pool
         wanted = np.zeros(pool.n, dtype=bool)
         wanted[where] = True
         wanted[n_before:] = True

@@ -37,14 +37,12 @@ from bsfl._core.policies import (
     reindexed_selection,
 )
 from bsfl._core.pool import PoolState, PoolView
-from bsfl._core.rounds import ABANDONED, CLOSED, CONFIRMED, Round, Rounds
+from bsfl._core.rounds import CLOSED, CONFIRMED, Round, Rounds
 from bsfl._core.state import (
     MAX_ROUNDS,
     check_storable,
     copy_rows,
     drop_rows,
-    kept_rows,
-    make_room,
     snapshot,
 )
 from bsfl._core.task import TaskState, TaskView
@@ -67,10 +65,8 @@ from bsfl.types import (
 )
 
 Kind = Literal["synchronous", "buffered"]
-SCALARS = ("round", "cohort_response_rate", "fair_count")
-"""What opening a round replaces in the task; fair_count is replaced as a whole."""
-RESPONSE_COUNTS = ("participations", "dropped", "last_loss")
-"""What responses change in the task."""
+PARTS = ("pool", "task", "policy_state", "n_rows", "selection")
+"""What is replaced, or changed row by row, when an event is applied; and the rounds."""
 
 
 class Engine:
@@ -376,7 +372,9 @@ class Engine:
     def apply(self, event: Event) -> None:
         """Change the state as an event says."""
         if self._undo is not None:
-            self._undo.append(self._snapshot(event))
+            clients, n = self._changed_by(event), len(self.pool.member)
+            self._undo += [snapshot(part, clients, n) for part in (self.pool, self.task)]
+            self._undo.append(snapshot(self.policy_state, clients, self.n_rows))
         match event:
             case RoundOpened():
                 self._apply_opened(event)
@@ -391,24 +389,45 @@ class Engine:
             case Leave():
                 self._apply_left(event)
             case SetAvailability():
-                self.pool.online[event.online] = True
-                self.pool.online[event.offline] = False
+                online = self.pool.online.copy()
+                online[event.online], online[event.offline] = True, False
+                self.pool.online = online
             case Abandon():
-                self._apply_abandoned(event)
+                for client in event.clients.tolist():
+                    for number in self.rounds.pending_rounds(client):
+                        one = np.array([client])
+                        self.rounds.abandon(number, one, keep=self.max_open_rounds)
             case Forget():
                 self._apply_forgotten(event)
+
+    def _changed_by(self, event: Event) -> IntArray:
+        """Return the clients whose rows an event changes; arrays that it replaces do not count."""
+        match event:
+            case RoundOpened():
+                return event.cohort
+            case ResponsesReported() if self._round(event.round).is_reported:
+                return event.report.clients
+            case ResponsesReported() | RoundClosed():
+                return self._round(event.round).cohort
+            case Join() | Leave() | Describe():
+                return event.clients
+        return NO_CLIENTS
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Restore the state if anything within raises, an interrupt included."""
         self.check_idle()
-        self._undo = []
+        saved, rounds = {name: getattr(self, name) for name in PARTS}, list(self.rounds)
+        undo = self._undo = list[Callable[[], None]]()
         try:
             yield
         except BaseException:
-            for restore in reversed(self._undo):
-                restore()
-            self._views = None
+            if undo:
+                for restore in reversed(undo):
+                    restore()
+                for name, value in saved.items():
+                    setattr(self, name, value)
+                self.rounds, self._views = Rounds(rounds), None
             raise
         finally:
             self._undo = None
@@ -420,52 +439,6 @@ class Engine:
                 "a policy, or a signal handler, called the scheduler in the middle of another of "
                 "its calls; nothing was changed"
             )
-
-    def _snapshot(self, event: Event) -> Callable[[], None]:
-        """Snapshot all that an event changes; calling the result restores it. O(cohort)."""
-        pool, task, state, rounds = self.pool, self.task, self.policy_state, self.rounds
-        others = self.n_rows, self.selection
-        rows, restores = NO_CLIENTS, []
-        match event:
-            case RoundOpened():
-                rows = event.cohort
-                numbers, clients = set[int](), rows.tolist()
-                if rounds.n_pending + len(rows) > rounds.MAX_PENDING:  # the oldest are abandoned
-                    numbers = {one.number for one in rounds}
-                    clients += rounds.in_flight
-                restores = [rounds.snapshot(numbers, clients)]
-                restores += [snapshot(task, rows, "invitations", "last_selected", *SCALARS)]
-                if self.tracks_last_seen:
-                    restores.append(snapshot(pool, None, "last_seen"))
-            case ResponsesReported():
-                one = self._round(event.round)
-                rows = event.report.clients
-                restores = [rounds.snapshot((event.round,), rows.tolist()), snapshot(pool, rows)]
-                restores += [snapshot(task, rows, *RESPONSE_COUNTS)]
-                restores += [snapshot(state, rows if one.is_reported else one.cohort)]
-            case RoundClosed():
-                one = self._round(event.round)
-                restores = [rounds.snapshot((event.round,), ())]
-                restores += [snapshot(task, one.cohort, "participations")]
-                if not one.is_reported or self._learns_at_close:
-                    restores.append(snapshot(state, one.cohort))
-            case Join() | Leave() | Describe():
-                restores = [snapshot(part, event.clients) for part in (pool, task)]
-            case SetAvailability():
-                rows = np.concatenate([event.online, event.offline])
-                was = pool.online[rows]
-                restores = [lambda: pool.online.__setitem__(rows, was)]
-            case Abandon():
-                numbers = {n for k in event.clients.tolist() for n in rounds.pending_rounds(k)}
-                restores = [rounds.snapshot(tuple(numbers), event.clients.tolist())]
-
-        def restore() -> None:
-            self.pool, self.task, self.policy_state, self.rounds = pool, task, state, rounds
-            self.n_rows, self.selection = others
-            for one in restores:
-                one()
-
-        return restore
 
     def _apply_opened(self, event: RoundOpened) -> None:
         task, pool, cohort, m = self.task, self.pool, event.cohort, event.target_responses
@@ -484,10 +457,12 @@ class Engine:
         fair_count[: pool.n] += share if n_available == pool.n else share * is_available
         task.fair_count = fair_count
         if self.tracks_last_seen:
+            pool.last_seen = pool.last_seen.copy()
             pool.last_seen[: pool.n][is_available] = event.round
         self.rounds.add(
-            Round.open(
-                cohort,
+            Round.of(
+                len(cohort),
+                cohort=cohort,
                 number=event.round,
                 n_invited=event.n_invited,
                 target_responses=m,
@@ -503,7 +478,7 @@ class Engine:
             self.selection = event.selection, event.context.available
 
     def _apply_responses(self, event: ResponsesReported) -> None:
-        one, report, task = self._round(event.round), event.report, self.task
+        one, report, task = self.rounds.change(event.round), event.report, self.task
         if not one.is_reported and not len(report.invited):  # a journal does not repeat it
             report = replace(report, invited=one.cohort)
         at = one.positions(report.clients)
@@ -511,7 +486,7 @@ class Engine:
         one.latency_s[at] = report.latency_s
         one.loss[at] = report.loss
         one.late[at] = event.is_late
-        self.rounds.settle(one, report.clients.tolist())
+        self.rounds.settle(one, report.clients)
         self.pool.record(report, is_late=event.is_late)
         known = ~np.isnan(report.loss)
         task.last_loss[report.clients[known]] = report.loss[known]
@@ -527,7 +502,7 @@ class Engine:
         self.rounds.release(one, keep=self.max_open_rounds)
 
     def _apply_closed(self, event: RoundClosed) -> None:
-        one, task = self._round(event.round), self.task
+        one, task = self.rounds.change(event.round), self.task
         was_open, fresh = one.is_open, one.fresh
         self.last_closed = one if was_open else None
         if not was_open:  # the credit is replaced
@@ -569,21 +544,29 @@ class Engine:
 
     def _apply_joined(self, event: Join) -> None:
         start, stop = self.pool.n, self.pool.n + event.n_new
-        first = self.task.round + 1
+        if stop > len(self.pool.member):
+            self._make_room(max(stop, 2 * start))
+        pool, task, first = self.pool, self.task, self.task.round + 1
         self._views = None
-        if event.n_new:
-            make_room(self.pool, stop)
-            make_room(self.task, stop)
-            self.pool.n = stop
-            self.pool.last_seen[start:stop] = first
-            self.task.joined[start:stop] = self.task.left[start:stop] = first
-        back = event.clients[~self.pool.member[event.clients]]
-        self.task.joined[back] += first - self.task.left[back]
-        self.task.joined_late |= first > 1 and bool(event.n_new or len(back))
+        pool.n = stop
+        task.joined[start:stop] = task.left[start:stop] = first
+        back = event.clients[~pool.member[event.clients]]
+        task.joined[back] += first - task.left[back]
+        task.joined_late |= first > 1 and bool(event.n_new or len(back))
         for joined in (slice(start, stop), event.clients):
-            self.pool.member[joined] = self.pool.online[joined] = True
-            self.pool.last_seen[joined] = first
-        self.pool.n_members += event.n_new + len(back)
+            pool.member[joined] = pool.online[joined] = True
+            pool.last_seen[joined] = first
+        pool.n_members += event.n_new + len(back)
+
+    def _make_room(self, n: int) -> None:
+        """Give pool and task n rows; those beyond the clients are spare."""
+        pool, task = self._fresh_pool(n), TaskState.of(n)
+        copy_rows(self.pool, pool)
+        copy_rows(self.task, task)
+        self.pool, self.task = pool, task
+
+    def _fresh_pool(self, n: int) -> PoolState:
+        return PoolState.of(n, self.pool.features.shape[1])
 
     def _apply_described(self, event: Describe) -> None:
         self._views = None
@@ -600,25 +583,15 @@ class Engine:
         self.task.left[gone] = self.task.round + 1
         self.pool.n_members -= len(gone)
 
-    def _apply_abandoned(self, event: Abandon) -> None:
-        for client in event.clients.tolist():
-            for number in self.rounds.pending_rounds(client):
-                self.abandon(self._round(number), np.array([client]))
-
-    def abandon(self, round: Round, clients: IntArray) -> None:  # noqa: A002
-        """Stop waiting for clients in a round."""
-        round.outcome[round.positions(clients)] = ABANDONED
-        self.rounds.settle(round, clients.tolist())
-        self.rounds.release(round, keep=self.max_open_rounds)
-
     def _apply_forgotten(self, event: Forget) -> None:
         kept = event.kept
         place = np.where(kept, np.cumsum(kept) - 1, -1)
         self._views = None
         self.policy_state = drop_rows(self.policy_state, kept[: self.n_rows], self.policy.init)
         self.n_rows = int(np.count_nonzero(kept[: self.n_rows]))
-        self.pool, self.task = kept_rows(self.pool, kept), kept_rows(self.task, kept)
-        self.pool.n = int(np.count_nonzero(kept))
+        self.pool = drop_rows(self.pool, kept, self._fresh_pool)
+        self.task = drop_rows(self.task, kept, TaskState.of)
+        self.pool.n = len(self.pool.member)
         self.pool.n_members = int(np.count_nonzero(self.pool.member))
         self.rounds = self.rounds.reindexed(place)
         self.selection = reindexed_selection(self.selection, place)

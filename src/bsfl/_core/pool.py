@@ -1,8 +1,9 @@
 """The pool: what belongs to the clients, whichever job trains on them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,10 +26,6 @@ MAX_LOG_LATENCY = 30.0
 """Largest size of the logarithm of a latency."""
 Z_80 = NormalDist().inv_cdf(0.9)
 """Standard deviations around the mean of a normal distribution that hold 80 % of its values."""
-
-
-def _no_features() -> FloatArray:
-    return np.zeros((0, 0))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,10 +56,7 @@ class PoolState(ClientState):
     last_seen: IntArray = per_client(0, high=ROUNDS, narrow=True)
     samples: FloatArray = per_client(np.nan, low=MIN_SAMPLES, high=LARGEST)
     quality: FloatArray = per_client(1.0, low=MIN_SAMPLES, high=1.0)
-    features: FloatArray = field(
-        default_factory=_no_features,
-        metadata={"start": np.nan, "low": -MAX_FEATURE, "high": MAX_FEATURE, "narrow": False},
-    )
+    features: FloatArray = per_client(np.nan, low=-MAX_FEATURE, high=MAX_FEATURE)
     responded: IntArray = per_client(0, narrow=True)
     missed: IntArray = per_client(0, narrow=True)
     late: IntArray = per_client(0, narrow=True)
@@ -72,14 +66,10 @@ class PoolState(ClientState):
     spread: FloatArray = per_client(0.0, low=0.0, narrow=True)
 
     @classmethod
-    def of(cls, n_clients: int, n_features: int = 0) -> "PoolState":  # type: ignore[override]
+    def of(cls, n_clients: int, n_features: int = 0, **others: Any) -> Self:
         """Return fresh rows."""
-        columns = ClientState.of.__func__  # type: ignore[attr-defined]
-        return columns(cls, n_clients)._with_features(n_clients, n_features)  # type: ignore[no-any-return]
-
-    def _with_features(self, n_clients: int, n_features: int) -> "PoolState":
-        self.features = np.full((n_clients, n_features), np.nan)
-        return self
+        features = np.full((n_clients, n_features), np.nan)
+        return super(PoolState, cls).of(n_clients, features=features, **others)
 
     def check(self) -> None:
         """Check that no part counts more than the whole, and that latencies can be predicted."""

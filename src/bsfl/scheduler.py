@@ -582,13 +582,13 @@ class Scheduler:
             now_s = validation.finite("now_s", now_s)
         with self._lock:
             call = _Call(self, self._clock() if now_s is None else now_s)
-            restore_ids = self._ids.snapshot()
+            names, n = self._ids.names, len(self._ids)
             try:
                 with self._engine.transaction():
                     yield call
                     seq, self._seq = self._seq, self._seq + call.n_events
             except BaseException:
-                restore_ids()
+                self._ids.restore(names, n)
                 raise
             if call.batch:
                 call.batch.commit(seq, time.time())

@@ -3,7 +3,7 @@
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress, repeat
 from typing import Any, TypeVar
 
@@ -39,10 +39,11 @@ class ClientIds:
     """
 
     def __init__(self, ids: Sequence[Any] = ()) -> None:
-        self.names: list[Any] = list(ids)
-        self._index: dict[ClientId, int] = {client: k for k, client in enumerate(self.names)}
+        self.names: list[Any]
+        self._index: dict[ClientId, int]
+        self._last: tuple[list[Any], IntArray] | None  # the last list that was located
+        self._replace(list(ids))
         self._forgotten: dict[ClientId, None] = {}  # the last ones, for a clear error
-        self._last: tuple[list[Any], IntArray] | None = None  # the last list that was located
 
     def __len__(self) -> int:
         return len(self.names)
@@ -101,20 +102,17 @@ class ClientIds:
     def append(self, new: list[Any]) -> None:
         """Give new ids the next indices."""
         start = len(self.names)
-        self._index.update(zip(new, range(start, start + len(new)), strict=True))
         self.names.extend(new)
+        self._index.update(zip(new, range(start, start + len(new)), strict=True))
 
-    def snapshot(self) -> Callable[[], None]:
-        """Return a function that takes back ids that are appended or dropped from now on."""
-        names, index, n, last = self.names, self._index, len(self.names), self._last
+    def restore(self, names: list[Any], n: int) -> None:
+        """Go back to the first n of the names that there were."""
+        if self.names is not names or len(names) > n:
+            self._replace(names[:n])
 
-        def restore() -> None:
-            for client in names[n:]:
-                index.pop(client, None)
-            del names[n:]
-            self.names, self._index, self._last = names, index, last
-
-        return restore
+    def _replace(self, names: list[Any]) -> None:
+        self.names, self._last = names, None
+        self._index = {client: index for index, client in enumerate(names)}
 
     def rename(self, client: ClientId, name: ClientId) -> bool:
         """Give a client a name that no client has; return whether that was possible."""
@@ -122,10 +120,7 @@ class ClientIds:
         index = self.index_of(client)
         if new in self._index:
             return False
-        self.names = [*self.names[:index], new, *self.names[index + 1 :]]
-        del self._index[clean_id(client)]
-        self._index[new] = index
-        self._last = None
+        self._replace([*self.names[:index], new, *self.names[index + 1 :]])
         return True
 
     def keep(self, kept: BoolArray) -> None:
@@ -133,9 +128,7 @@ class ClientIds:
         self._forgotten |= dict.fromkeys(compress(self.names, (~kept).tolist()))
         for client in list(self._forgotten)[:-MAX_FORGOTTEN]:
             del self._forgotten[client]
-        self.names = list(compress(self.names, kept.tolist()))
-        self._index = {client: index for index, client in enumerate(self.names)}
-        self._last = None
+        self._replace(list(compress(self.names, kept.tolist())))
 
 
 def id_arrays(ids: list[Any]) -> dict[str, npt.NDArray[Any]]:

@@ -127,21 +127,14 @@ class Engine:
 
     def available(self, now_s: float) -> tuple[IntArray, IntArray]:
         """Return the clients that can be selected, and online ones left out as in flight."""
-        online = self.pool.online[: self.pool.n]
-        busy = self._in_flight(now_s)
-        busy = busy[online[busy]]
-        if len(busy):
-            online = online.copy()
-            online[busy] = False
-        return np.flatnonzero(online), busy
-
-    def _in_flight(self, now_s: float) -> IntArray:
-        """Return the clients whose invitation has not expired."""
-        lifetime_s = self.plan.lifetime_s
+        online, lifetime_s = self.pool.online[: self.pool.n], self.plan.lifetime_s
         if lifetime_s is None:
-            return NO_CLIENTS
-        waiting = [one.pending for one in self.rounds if now_s - one.opened_s < lifetime_s]
-        return np.unique(np.concatenate(waiting)) if waiting else NO_CLIENTS
+            return np.flatnonzero(online), NO_CLIENTS
+        is_busy = np.zeros(self.pool.n, dtype=bool)
+        for one in self.rounds:
+            if now_s - one.opened_s < lifetime_s:  # its invitations have not expired
+                is_busy[one.pending] = True
+        return np.flatnonzero(online & ~is_busy), np.flatnonzero(online & is_busy)
 
     def views(self, n: int | None = None) -> tuple[PoolView, TaskView]:
         """Return read-only views of pool and task over n rows; None: over all clients."""
@@ -269,28 +262,23 @@ class Engine:
         one, report = self._round(command.round), command.report
         if not isinstance(report, RoundReport):
             report = RoundReport.of(dict(sorted(report.items())))
-        at = one.positions(report.clients)
-        wrong = (at < 0) | (one.outcome[at] != -1) if len(one.cohort) else at < 0
-        if wrong.any():
+        if len(wrong := np.setdiff1d(report.clients, one.pending)):
             raise NotSelected(
-                f"client {int(report.clients[wrong][0])} has no pending response in round "
-                f"{one.number}"
+                f"client {int(wrong[0])} has no pending response in round {one.number}"
             )
-        is_late, staleness = not one.is_open, self.task.round - one.number
+        registered = self.pool.samples[report.clients]
         report = replace(
             report,
             round=one.number,
-            staleness=staleness,
+            staleness=self.task.round - one.number,
+            samples=np.where(np.isnan(report.samples), registered, report.samples),
             invited=NO_CLIENTS if one.is_reported else one.cohort,
             dropped=self.is_dropped(one),
         )
-        samples = self.pool.samples[report.clients]
-        if np.isnan(report.samples).any() and not np.isnan(samples).all():
-            report = replace(
-                report, samples=np.where(np.isnan(report.samples), samples, report.samples)
-            )
         self._check_needs(report)
-        return ResponsesReported(round=one.number, report=report, is_late=is_late, now_s=now_s)
+        return ResponsesReported(
+            round=one.number, report=report, is_late=not one.is_open, now_s=now_s
+        )
 
     def is_dropped(self, round: Round) -> bool:  # noqa: A002
         """Return whether a response to a round would be dropped now."""
@@ -302,20 +290,20 @@ class Engine:
 
     def _check_needs(self, report: RoundReport) -> None:
         """Check that usable responses have what the policy needs."""
-        needs, usable = self.policy.needs, report.usable
-        name = type(self.policy).__name__
-        if needs >= LOSS and (n := int(np.count_nonzero(usable & np.isnan(report.loss)))):
+        needs, name, usable = self.policy.needs, type(self.policy).__name__, report.usable
+        loss, samples = report.loss[usable], report.samples[usable]
+        if needs >= LOSS and np.isnan(loss).any():
             raise InvalidInput(
-                f"{name} needs the loss of every client that responds, {n} of "
-                f"{np.count_nonzero(usable)} responses have none; report Observation(loss=...)"
+                f"{name} needs the loss of every client that responds, {np.isnan(loss).sum()} of "
+                f"{len(loss)} responses have none; report Observation(loss=...)"
             )
-        if needs >= LOSSES_FROM_0 and np.any(report.loss[usable] < 0):
-            worst = float(report.loss[usable].min())
-            raise InvalidInput(f"{name} needs losses of at least 0, got {worst!r}")
-        if needs >= SAMPLES and (n := int(np.count_nonzero(usable & np.isnan(report.samples)))):
+        if needs >= LOSSES_FROM_0 and np.any(loss < 0):
+            raise InvalidInput(f"{name} needs losses of at least 0, got {float(loss.min())!r}")
+        if needs >= SAMPLES and np.isnan(samples).any():
             raise InvalidInput(
-                f"{name} needs the number of samples of every client that responds, {n} have "
-                "none; report Observation(samples=...) or register the clients' samples"
+                f"{name} needs the number of samples of every client that responds, "
+                f"{np.isnan(samples).sum()} have none; report Observation(samples=...) or register "
+                "the clients' samples"
             )
 
     def _decide_close(self, command: CloseRound, now_s: float) -> RoundClosed:
@@ -351,7 +339,7 @@ class Engine:
 
     def _check_features(self, command: Describe) -> None:
         features, n_known = command.attributes.get("features"), self.pool.features.shape[1]
-        if features is not None and n_known and features.shape[1] != n_known:
+        if features is not None and n_known not in (0, features.shape[1]):
             raise InvalidInput(
                 f"every client must have the same {n_known} features, got {features.shape[1]}"
             )
@@ -442,10 +430,8 @@ class Engine:
 
     def _apply_opened(self, event: RoundOpened) -> None:
         task, pool, cohort, m = self.task, self.pool, event.cohort, event.target_responses
-        is_available = pool.online[: pool.n]
-        if len(event.busy):
-            is_available = is_available.copy()
-            is_available[event.busy] = False
+        is_available = pool.online[: pool.n].copy()
+        is_available[event.busy] = False
         n_available = int(np.count_nonzero(is_available))
         self._add_rows()
         task.round = event.round
@@ -453,9 +439,8 @@ class Engine:
         task.last_selected[cohort] = event.round
         task.cohort_response_rate = event.response_rate
         share = min(1.0, m / max(n_available, 1))
-        fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
-        fair_count[: pool.n] += share if n_available == pool.n else share * is_available
-        task.fair_count = fair_count
+        task.fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
+        task.fair_count[: pool.n] += share if n_available == pool.n else share * is_available
         if self.tracks_last_seen:
             pool.last_seen = pool.last_seen.copy()
             pool.last_seen[: pool.n][is_available] = event.round
@@ -491,12 +476,9 @@ class Engine:
         known = ~np.isnan(report.loss)
         task.last_loss[report.clients[known]] = report.loss[known]
         if event.is_late:
-            responders = report.clients[report.outcome == OK]
-            if report.dropped:
-                task.dropped[responders] += 1
-            else:
-                task.participations[responders] += 1
-                one.aggregated[at[report.outcome == OK]] = True
+            task.dropped[report.clients[report.responded & report.dropped]] += 1
+            task.participations[report.clients[report.usable]] += 1
+            one.aggregated[at[report.usable]] = True
         one.is_reported = True
         self.policy.observe(self.policy_state, self.context(one), report)
         self.rounds.release(one, keep=self.max_open_rounds)
@@ -520,14 +502,13 @@ class Engine:
         self.rounds.release(one, keep=self.max_open_rounds)
 
     def _close_policy(self, one: Round, event: RoundClosed) -> None:
-        """Report a round that no client responded to, and tell the policy that it has closed."""
-        context = self.context(one)
+        """Report a round without responses to the policy, and that the round has closed."""
+        context, n_since = self.context(one), self.task.round - one.number
         if not one.is_reported:
-            empty = RoundReport.of({}, invited=one.cohort, round=one.number)
-            empty = replace(empty, staleness=self.task.round - one.number)
-            self.policy.observe(self.policy_state, context, empty)
             one.is_reported = True
-        if self._learns_at_close:
+            empty = RoundReport.of({}, invited=one.cohort, round=one.number, staleness=n_since)
+            self.policy.observe(self.policy_state, context, empty)
+        if type(self.policy).close is not Policy.close:
             closed = ClosedRound(
                 round=one.number,
                 aggregated=event.aggregated,
@@ -537,10 +518,6 @@ class Engine:
                 closed_s=event.now_s,
             )
             self.policy.close(self.policy_state, context, closed)
-
-    @property
-    def _learns_at_close(self) -> bool:
-        return type(self.policy).close is not Policy.close
 
     def _apply_joined(self, event: Join) -> None:
         start, stop = self.pool.n, self.pool.n + event.n_new
@@ -614,13 +591,12 @@ class Engine:
             known &= ~np.isnan(pool.samples[: self.n_rows])
         clients = np.flatnonzero(known)
         if len(clients):
+            median_s = np.exp(pool.log_latency[clients].astype(np.float64))
             report = RoundReport(
                 round=task.round,
                 clients=clients,
                 outcome=np.full(len(clients), OK, dtype=np.int8),
-                latency_s=np.clip(
-                    np.exp(pool.log_latency[clients].astype(np.float64)), *LATENCY_RANGE
-                ),
+                latency_s=np.clip(median_s, *LATENCY_RANGE),
                 loss=task.last_loss[clients],
                 samples=pool.samples[clients],
                 invited=NO_CLIENTS,

@@ -29,7 +29,6 @@ from bsfl._core.events import (
     Respond,
     SetAvailability,
 )
-from bsfl._core.policies import check_forgettable
 from bsfl._core.rounds import OPEN, Round
 from bsfl.errors import InvalidInput
 from bsfl.monitoring import table
@@ -42,6 +41,7 @@ from bsfl.persistence import snapshot
 from bsfl.persistence.state_files import StateFiles
 from bsfl.persistence.statefile import warn_of_other_writer
 from bsfl.policies import Pace, Policy
+from bsfl.policy import check_forgettable
 from bsfl.types import (
     BoolArray,
     ClientId,

@@ -120,7 +120,10 @@ class ClientIds:
         index = self.index_of(client)
         if new in self._index:
             return False
-        self._replace([*self.names[:index], new, *self.names[index + 1 :]])
+        was, names = self.names[index], self.names.copy()
+        names[index] = new
+        self.names, self._last = names, None
+        self._index[new] = self._index.pop(was)
         return True
 
     def keep(self, kept: BoolArray) -> None:

@@ -31,11 +31,6 @@ from bsfl._core.events import (
     RoundOpened,
     SetAvailability,
 )
-from bsfl._core.policies import (
-    check_forgettable,
-    check_policy,
-    reindexed_selection,
-)
 from bsfl._core.pool import PoolState, PoolView
 from bsfl._core.rounds import CLOSED, CONFIRMED, Round, Rounds
 from bsfl._core.state import (
@@ -48,7 +43,15 @@ from bsfl._core.state import (
 from bsfl._core.task import TaskState, TaskView
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.estimators.over_selection import select_enough
-from bsfl.policy import LOSS, LOSSES_FROM_0, SAMPLES, Policy, Selection
+from bsfl.policy import (
+    LOSS,
+    LOSSES_FROM_0,
+    SAMPLES,
+    Policy,
+    Selection,
+    check_forgettable,
+    check_policy,
+)
 from bsfl.random import stream
 from bsfl.types import (
     LATENCY_RANGE,
@@ -571,7 +574,8 @@ class Engine:
         self.pool.n = len(self.pool.member)
         self.pool.n_members = int(np.count_nonzero(self.pool.member))
         self.rounds = self.rounds.reindexed(place)
-        self.selection = reindexed_selection(self.selection, place)
+        if self.selection is not None:
+            self.selection = _reindexed(*self.selection, place)
 
     # --- another policy --------------------------------------------------------------------------
 
@@ -622,3 +626,18 @@ def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
             + (f", of which {validation.short(away)} are not available" if away else "")
         )
     return replace(selection, clients=chosen) if selection else Selection(clients=chosen)
+
+
+def _reindexed(
+    selection: Selection, available: IntArray, place: IntArray
+) -> tuple[Selection, IntArray] | None:
+    """Return a selection, and who was available, with client k as place[k].
+
+    None if a client that was available has no place any more: it was another selection then.
+    """
+    if np.any(place[available] < 0):
+        return None
+    moved = {
+        name: place[getattr(selection, name)] for name in ("clients", "reserved", "candidates")
+    }
+    return replace(selection, **moved), place[available]

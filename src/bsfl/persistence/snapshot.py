@@ -15,7 +15,6 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.clients import ClientIds, ids_of
 from bsfl._core.engine import Engine
-from bsfl._core.policies import check_forgettable, check_policy
 from bsfl._core.pool import PoolState
 from bsfl._core.rounds import Rounds
 from bsfl._core.state import check_storable, leaves, restore_state
@@ -24,6 +23,7 @@ from bsfl.errors import CorruptFile, InvalidInput, NewerFormat, NotAStateFile
 from bsfl.persistence import statefile
 from bsfl.persistence.saved_policy import described_policy, policy_of
 from bsfl.persistence.statefile import Arrays
+from bsfl.policy import check_forgettable, check_policy
 from bsfl.types import MAX_FEATURES
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.engine import Engine
 from bsfl._core.events import CloseRound, Describe, OpenRound, Respond, SetAvailability
-from bsfl._core.policies import check_policy
 from bsfl.fleet import Fleet
 from bsfl.fleet.false_reports import FalseReports
-from bsfl.policy import Policy
+from bsfl.policy import Policy, check_policy
 from bsfl.rounds import Buffer, BufferPlan
 from bsfl.simulation.in_flight import InFlight, Invitation, report_of, round_duration
 from bsfl.simulation.regret import Objective, RegretMeter

@@ -29,7 +29,7 @@ from bsfl._core.events import (
     Respond,
     SetAvailability,
 )
-from bsfl._core.rounds import OPEN, Round
+from bsfl._core.rounds import Round
 from bsfl.errors import InvalidInput
 from bsfl.monitoring import table
 from bsfl.monitoring.explain import Explanation, explain
@@ -123,14 +123,9 @@ class Scheduler:
         Args:
             policy: The selection rule; None: Pace(), which needs no setting.
             cohort_size: m, the target responses: how many responses close a round.
-            over_selection: How many clients are invited per target response, or "auto": as many as
-                it takes, given how reliable the clients have been.
+            over_selection, min_responses, late, max_staleness: As in RoundPlan.
             deadline_s: Seconds after which a round should close without the missing responses.
                 The scheduler does not wait: the caller closes the round.
-            min_responses: Responses without which the deadline does not close a round.
-            late: Whether responses to closed rounds are applied to the model ("apply") and count
-                as participations, or not ("drop"). Their latency is learned in either case.
-            max_staleness: Rounds after which a late response is dropped; None: no limit.
             lifetime_s: Seconds for which a client in flight is not selected again. None: `select`
                 does not leave clients in flight out.
             max_open_rounds: How many rounds may be open; at the limit `select` closes the oldest.
@@ -153,6 +148,7 @@ class Scheduler:
         )
         if forget_after is not None:
             forget_after = validation.natural("forget_after", forget_after)
+            check_forgettable(policy)
         self._engine = Engine(
             Pace() if policy is None else policy,
             plan,
@@ -161,8 +157,6 @@ class Scheduler:
             tracks_last_seen=forget_after is not None,
         )
         self.forget_after = forget_after
-        if forget_after is not None:
-            check_forgettable(self.policy)
         self._ids = ClientIds()
         self._feature_columns: list[str] = []  # of features that were given as dicts
         self._seq = 0  # of the last event
@@ -184,8 +178,11 @@ class Scheduler:
 
     @plan.setter
     def plan(self, plan: RoundPlan) -> None:
+        self._set("plan", plan)
+
+    def _set(self, name: str, value: Any) -> None:
         with self._call() as call:
-            self._engine.plan = plan
+            setattr(self._engine, name, value)
             call.note(settings_entry(self._engine))
 
     @property
@@ -214,10 +211,7 @@ class Scheduler:
 
     @max_open_rounds.setter
     def max_open_rounds(self, max_open_rounds: int) -> None:
-        n = validation.natural("max_open_rounds", max_open_rounds)
-        with self._call() as call:
-            self._engine.max_open_rounds = n
-            call.note(settings_entry(self._engine))
+        self._set("max_open_rounds", validation.natural("max_open_rounds", max_open_rounds))
 
     @property
     def seed(self) -> int:
@@ -396,8 +390,7 @@ class Scheduler:
             available: Ids that can be selected from now on, until the next change; unknown ids
                 join. None: the clients that are online.
             cohort_size: Target responses of this round alone; None: the scheduler's own.
-            over_selection: The same for this round alone; None: the scheduler's own.
-            deadline_s: Deadline of this round alone; None: the scheduler's own.
+            over_selection, deadline_s: Likewise.
             now_s: The caller's time; None: the scheduler reads its clock. If given here and to
                 `close`, the difference is the duration of the round.
 
@@ -498,13 +491,9 @@ class Scheduler:
                 self._close_if_complete(call, known, is_timed=now_s is not None)
         if rejected:
             client, why = next(iter(rejected.items()))
+            example = f"{validation.short(client)}: {why}"
             counts = len(rejected), len(responses)
-            _LOG.warning(
-                "%d of %d responses rejected, such as %s: %s",
-                *counts,
-                validation.short(client),
-                why,
-            )
+            _LOG.warning("%d of %d responses rejected, such as %s", *counts, example)
         return rejected
 
     def _close_if_complete(self, call: "_Call", number: int, *, is_timed: bool = False) -> None:
@@ -540,14 +529,11 @@ class Scheduler:
             replaces = clients is not None or discard
             if discard and clients is not None and len(clients):
                 raise InvalidInput("a discarded round has no aggregated clients")
-            if replaces or (one is not None and one.status == OPEN):
-                command = CloseRound(
-                    round=number,
-                    aggregated=clients,
-                    discard=discard,
-                    is_timed=now_s is not None,
+            if replaces or (one is not None and one.is_open):
+                is_timed = now_s is not None
+                call(
+                    CloseRound(round=number, aggregated=clients, discard=discard, is_timed=is_timed)
                 )
-                call(command)
 
     def abandon(self, clients: Iterable[ClientId] | None = None) -> None:
         """Stop waiting for responses that will never come, such as those to a killed server.

@@ -136,12 +136,14 @@ class ClientIds:
 
 def id_arrays(ids: list[Any]) -> dict[str, npt.NDArray[Any]]:
     """Return ids as arrays."""
-    if ids and isinstance(ids[0], int):
-        try:
-            return {"ids": np.array(ids, dtype=np.int64)}
-        except OverflowError:
-            return _as_bytes("number", [str(client).encode() for client in ids])
-    return _as_bytes("text", [client.encode("utf-8", "surrogatepass") for client in ids])
+    is_number = bool(ids) and isinstance(ids[0], int)
+    if is_number and max(map(abs, ids)) < 2**63:
+        return {"ids": np.array(ids, dtype=np.int64)}
+    texts = [str(client).encode("utf-8", "surrogatepass") for client in ids]
+    return {
+        f"ids-{'number' if is_number else 'text'}": np.frombuffer(b"".join(texts), dtype=np.uint8),
+        "ids-length": np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)),
+    }
 
 
 def ids_of(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
@@ -164,13 +166,6 @@ def ids_of(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
     if len(set(ids)) < len(ids):
         raise InvalidInput("duplicate client id")
     return ids
-
-
-def _as_bytes(kind: str, texts: list[bytes]) -> dict[str, npt.NDArray[Any]]:
-    return {
-        f"ids-{kind}": np.frombuffer(b"".join(texts), dtype=np.uint8),
-        "ids-length": np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)),
-    }
 
 
 def _as_list(clients: Iterable[ClientId]) -> list[Any]:
@@ -251,16 +246,12 @@ def validate_responses(
 
 def _round_of(engine: Engine, client: ClientId, index: int, number: int | None) -> int:
     """Return the round that a client responds to."""
-    if number is None:
-        rounds = engine.rounds.pending_rounds(index)
-        if rounds:
-            return rounds[-1]
-        where = ""
-    else:
-        one = engine.rounds.get(number)
-        if one is not None and one.is_pending(index):
-            return number
-        where = f" in round {number}"
+    pending = engine.rounds.pending_rounds(index)
+    if number is None and pending:
+        return pending[-1]
+    if number is not None and number in pending:
+        return number
+    where = "" if number is None else f" in round {number}"
     raise NotSelected(
         f"client {validation.short(client)} has no pending response{where}: it was not selected, "
         "or was reported already"

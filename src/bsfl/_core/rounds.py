@@ -89,15 +89,6 @@ class Round(ClientState):
         at = np.minimum(np.searchsorted(self.cohort, clients), len(self.cohort) - 1)
         return np.where(self.cohort[at] == clients, at, -1)
 
-    def is_pending(self, client: int) -> bool:
-        """Return whether a client is in the cohort and has not been reported."""
-        at = int(np.searchsorted(self.cohort, client))
-        return (
-            at < len(self.cohort)
-            and int(self.cohort[at]) == client
-            and int(self.outcome[at]) == PENDING
-        )
-
     @property
     def pending(self) -> IntArray:
         """The clients that have not been reported."""

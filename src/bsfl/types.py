@@ -290,30 +290,26 @@ class RoundPlan:
 
     def __post_init__(self) -> None:
         validation.one_of("late", self.late, ("apply", "drop"))
-        numbers = {
-            "target_responses": validation.natural("target_responses", self.target_responses),
+        m, least = self.target_responses, self.min_responses
+        numbers: dict[str, Any] = {
+            "target_responses": validation.natural("target_responses", m),
             "over_selection": validation.over_selection(self.over_selection),
-            "min_responses": validation.natural("min_responses", self.min_responses, low=0),
+            "min_responses": validation.natural("min_responses", least, low=0),
         }
-        if self.min_responses > self.target_responses:
+        if least > m:
+            raise InvalidInput(f"min_responses must not exceed the cohort_size of {m}, got {least}")
+        if least and self.deadline_s is None:
             raise InvalidInput(
-                "min_responses must not exceed the cohort_size of "
-                f"{self.target_responses}, got {self.min_responses}"
+                f"min_responses={least} needs a deadline_s, or a policy with tau_max"
             )
-        if self.deadline_s is not None:
-            numbers["deadline_s"] = validation.positive("deadline_s", self.deadline_s)
-        elif self.min_responses:
-            raise InvalidInput(
-                f"min_responses={self.min_responses} needs a deadline_s, or a policy with tau_max"
-            )
+        for name in ("deadline_s", "lifetime_s"):
+            if (value := getattr(self, name)) is not None:
+                numbers[name] = validation.positive(name, value)
+        if self.lifetime_s is not None:
+            validation.at_least("lifetime_s", self.lifetime_s, self.deadline_s or 0.0)
         if self.max_staleness is not None:
             numbers["max_staleness"] = validation.natural(
                 "max_staleness", self.max_staleness, low=0
-            )
-        if self.lifetime_s is not None:
-            validation.positive("lifetime_s", self.lifetime_s)
-            numbers["lifetime_s"] = validation.at_least(
-                "lifetime_s", self.lifetime_s, self.deadline_s or 0.0
             )
         for name, number in numbers.items():  # numbers of numpy become plain ones
             object.__setattr__(self, name, number)

@@ -154,7 +154,6 @@ class Scheduler:
             plan,
             seed=validation.natural("seed", seed, low=0, high=MAX_SEED),
             max_open_rounds=max_open_rounds,
-            tracks_last_seen=forget_after is not None,
         )
         self.forget_after = forget_after
         self._ids = ClientIds()
@@ -406,7 +405,7 @@ class Scheduler:
             deadline_s = validation.seconds("deadline_s", deadline_s)
         with self._call(now_s) as call:
             for number in self._engine.rounds_beyond_limit():
-                call(CloseRound(round=number, is_automatic=True, is_timed=now_s is not None))
+                call(CloseRound(round=number, is_automatic=True))
             if available is not None:
                 self._replace_available(call, available)
             opened = call(
@@ -414,7 +413,6 @@ class Scheduler:
                     target_responses=cohort_size,
                     over_selection=over_selection,
                     deadline_s=deadline_s,
-                    is_timed=now_s is not None,
                 )
             )
             latest = self._engine.rounds.get(opened.round)
@@ -488,7 +486,7 @@ class Scheduler:
                 call(Respond(round=one.number, report={}))  # the policy learns who was invited
             for known, observations in sorted(by_round.items()):
                 call(Respond(round=known, report=observations))
-                self._close_if_complete(call, known, is_timed=now_s is not None)
+                self._close_if_complete(call, known)
         if rejected:
             client, why = next(iter(rejected.items()))
             example = f"{validation.short(client)}: {why}"
@@ -496,10 +494,10 @@ class Scheduler:
             _LOG.warning("%d of %d responses rejected, such as %s", *counts, example)
         return rejected
 
-    def _close_if_complete(self, call: "_Call", number: int, *, is_timed: bool = False) -> None:
+    def _close_if_complete(self, call: "_Call", number: int) -> None:
         one = self._engine.rounds.get(number)
         if one is not None and one.is_open and one.is_complete:
-            call(CloseRound(round=number, is_automatic=True, is_timed=is_timed))
+            call(CloseRound(round=number, is_automatic=True))
 
     def close(
         self,
@@ -530,10 +528,7 @@ class Scheduler:
             if discard and clients is not None and len(clients):
                 raise InvalidInput("a discarded round has no aggregated clients")
             if replaces or (one is not None and one.is_open):
-                is_timed = now_s is not None
-                call(
-                    CloseRound(round=number, aggregated=clients, discard=discard, is_timed=is_timed)
-                )
+                call(CloseRound(round=number, aggregated=clients, discard=discard))
 
     def abandon(self, clients: Iterable[ClientId] | None = None) -> None:
         """Stop waiting for responses that will never come, such as those to a killed server.
@@ -567,7 +562,7 @@ class Scheduler:
         if now_s is not None:
             now_s = validation.finite("now_s", now_s)
         with self._lock:
-            call = _Call(self, self._clock() if now_s is None else now_s)
+            call = _Call(self, now_s)
             names, n = self._ids.names, len(self._ids)
             try:
                 with self._engine.transaction():
@@ -740,8 +735,10 @@ class Scheduler:
 class _Call:
     """The commands of one call, carried out one after the other, and their events."""
 
-    def __init__(self, scheduler: Scheduler, now_s: float) -> None:
-        self._scheduler, self._now_s, self.n_events = scheduler, now_s, 0
+    def __init__(self, scheduler: Scheduler, now_s: float | None) -> None:
+        self._scheduler, self.n_events = scheduler, 0
+        self._now_s = scheduler._clock() if now_s is None else now_s
+        self._is_timed = now_s is not None
         publisher = scheduler._publisher
         is_read = publisher.journal or publisher.callbacks or _LOG.isEnabledFor(logging.INFO)
         self.batch = Batch(publisher) if is_read else None
@@ -749,7 +746,7 @@ class _Call:
     def __call__(self, command: Command) -> Any:
         """Carry out a command and return its event."""
         engine, names = self._scheduler._engine, self._scheduler._ids.names
-        event = engine.decide(command, self._now_s)
+        event = engine.decide(command, self._now_s, is_timed=self._is_timed)
         if self.batch:
             self.batch.prepare(event, names)
         engine.apply(event)

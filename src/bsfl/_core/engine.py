@@ -86,7 +86,6 @@ class Engine:
         plan: The numbers of a round.
         seed: Root of all randomness.
         max_open_rounds: How many rounds may be open at a time.
-        tracks_last_seen: Whether the pool notes when a client was available last.
         pool, task, policy_state, rounds: The state.
         selection: What the last cohort was weighed by, and who was available; None: not known.
     """
@@ -99,13 +98,11 @@ class Engine:
         seed: int = 0,
         n_clients: int = 0,
         max_open_rounds: int = 1,
-        tracks_last_seen: bool = False,
     ) -> None:
         check_policy(policy)
         check_storable(policy.init)
         self.policy, self.plan, self.seed = policy, plan, seed
         self.max_open_rounds = validation.natural("max_open_rounds", max_open_rounds)
-        self.tracks_last_seen = tracks_last_seen
         self.pool, self.task, self.rounds = PoolState.of(0), TaskState.of(0), Rounds()
         self.policy_state: State = policy.init(0)
         self.n_rows = 0  # of the policy's state
@@ -181,34 +178,40 @@ class Engine:
 
     # --- decide ----------------------------------------------------------------------------------
 
-    def run(self, command: Command, now_s: float = 0.0) -> Any:
+    def run(self, command: Command, now_s: float = 0.0, *, is_timed: bool = False) -> Any:
         """Decide on a command, apply the event and return it."""
-        event = self.decide(command, now_s)
+        event = self.decide(command, now_s, is_timed=is_timed)
         self.apply(event)
         return event
 
     @overload
-    def decide(self, command: OpenRound, now_s: float) -> RoundOpened: ...
+    def decide(self, command: OpenRound, now_s: float, *, is_timed: bool = ...) -> RoundOpened: ...
 
     @overload
-    def decide(self, command: Command, now_s: float) -> Event: ...
+    def decide(self, command: Command, now_s: float, *, is_timed: bool = ...) -> Event: ...
 
-    def decide(self, command: Command, now_s: float) -> Event:
-        """Return the event that a command leads to; raise if it cannot be carried out."""
+    def decide(self, command: Command, now_s: float, *, is_timed: bool = False) -> Event:
+        """Return the event that a command leads to; raise if it cannot be carried out.
+
+        Args:
+            command: What is to be done.
+            now_s: Time on the caller's clock.
+            is_timed: Whether the caller gave it, so that a difference of times is a duration.
+        """
         match command:
             case OpenRound():
-                return self._decide_open(command, now_s)
+                return self._decide_open(command, now_s, is_timed)
             case Respond():
                 return self._decide_respond(command, now_s)
             case CloseRound():
-                return self._decide_close(command, now_s)
+                return self._decide_close(command, now_s, is_timed)
             case Describe():
                 self._check_features(command)
             case Forget():
                 check_forgettable(self.policy)
         return command
 
-    def _decide_open(self, command: OpenRound, now_s: float) -> RoundOpened:
+    def _decide_open(self, command: OpenRound, now_s: float, is_timed: bool) -> RoundOpened:
         if beyond := self.rounds_beyond_limit():
             raise InvalidInput(
                 f"at most {self.max_open_rounds} rounds may be open; close round {beyond[0]} first"
@@ -253,7 +256,7 @@ class Engine:
             n_invited=n_invited,
             target_responses=m,
             deadline_s=command.deadline_s or plan.deadline_s,
-            is_timed=command.is_timed,
+            is_timed=is_timed,
             busy=busy,
             response_rate=response_rate,
             selection=selection,
@@ -309,7 +312,7 @@ class Engine:
                 "the clients' samples"
             )
 
-    def _decide_close(self, command: CloseRound, now_s: float) -> RoundClosed:
+    def _decide_close(self, command: CloseRound, now_s: float, is_timed: bool) -> RoundClosed:
         one = self._round(command.round)
         if one.status == CONFIRMED:
             raise InvalidInput(f"round {one.number} is closed, and its credit cannot be replaced")
@@ -322,7 +325,7 @@ class Engine:
                     f"got client {int(foreign[0])}"
                 )
         duration_s = None
-        if one.is_open and one.is_timed and command.is_timed:
+        if one.is_open and one.is_timed and is_timed and len(one.cohort):
             duration_s = max(now_s - one.opened_s, 0.0)
         return RoundClosed(
             round=one.number,
@@ -444,9 +447,8 @@ class Engine:
         share = min(1.0, m / max(n_available, 1))
         task.fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
         task.fair_count[: pool.n] += share if n_available == pool.n else share * is_available
-        if self.tracks_last_seen:
-            pool.last_seen = pool.last_seen.copy()
-            pool.last_seen[: pool.n][is_available] = event.round
+        pool.last_seen = pool.last_seen.copy()
+        pool.last_seen[: pool.n][is_available] = event.round
         self.rounds.add(
             Round.of(
                 len(cohort),

@@ -34,14 +34,12 @@ class OpenRound:
     Attributes:
         target_responses, over_selection: For this round alone; None: those of the plan.
         deadline_s: For this round alone; None: that of the plan.
-        is_timed: Whether the caller gave the time, so that a difference of times is a duration.
         online_s: For how many seconds each client has been online, by dense index.
     """
 
     target_responses: int | None = None
     over_selection: OverSelection | None = None
     deadline_s: float | None = None
-    is_timed: bool = False
     online_s: FloatArray | None = None
 
 
@@ -62,14 +60,12 @@ class CloseRound:
         aggregated: Clients whose fresh responses entered the model; None: all of them.
         discard: Whether the round changes no model.
         is_automatic: Whether the round closes by itself, so that its credit may be replaced once.
-        is_timed: As in OpenRound.
     """
 
     round: int
     aggregated: IntArray | None = None
     discard: bool = False
     is_automatic: bool = False
-    is_timed: bool = False
 
 
 # --- commands that are their own events -----------------------------------------------------------

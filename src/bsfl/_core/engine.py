@@ -33,13 +33,7 @@ from bsfl._core.events import (
 )
 from bsfl._core.pool import PoolState, PoolView
 from bsfl._core.rounds import CLOSED, CONFIRMED, Round, Rounds
-from bsfl._core.state import (
-    MAX_ROUNDS,
-    check_storable,
-    copy_rows,
-    drop_rows,
-    snapshot,
-)
+from bsfl._core.state import MAX_ROUNDS, check_storable, copy_rows, drop_rows, snapshot
 from bsfl._core.task import TaskState, TaskView
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.estimators.over_selection import select_enough

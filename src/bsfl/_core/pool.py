@@ -76,12 +76,8 @@ class PoolState(ClientState):
         n = self.n
         if not 0 <= n <= len(self.member) or np.any(self.online[:n] & ~self.member[:n]):
             raise InvalidInput("a client is online that is not a member")
-        parts = (
-            (self.late, self.responded),
-            (self.failed, self.missed),
-            (self.n_timed, self.responded),
-        )
-        if any(np.any(part > whole) for part, whole in parts):
+        more = np.maximum(self.late, self.n_timed) > self.responded
+        if np.any(more | (self.failed > self.missed)):
             raise InvalidInput("more responses or misses are counted in part than in all")
         if np.any(self.spread > (2.0 * MAX_LOG_LATENCY) ** 2 * np.maximum(self.n_timed - 1.0, 0.0)):
             raise InvalidInput("spread is wider than latencies can be")
@@ -108,11 +104,7 @@ class PoolState(ClientState):
 
 
 class PoolView(StateView):
-    """What policies and reports read of the pool: read-only arrays over dense indices.
-
-    Attributes:
-        responded, missed, late, failed, n_timed, log_latency: Columns of PoolState.
-    """
+    """What policies and reports read of the pool: columns of PoolState, read-only."""
 
     responded: IntArray = Column()  # type: ignore[assignment]
     missed: IntArray = Column()  # type: ignore[assignment]

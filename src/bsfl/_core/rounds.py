@@ -83,11 +83,8 @@ class Round(ClientState):
         return self.status == OPEN
 
     def positions(self, clients: IntArray) -> IntArray:
-        """Return where clients of the cohort stand in it; -1 for any other client."""
-        if not len(self.cohort):
-            return np.full(len(clients), -1)
-        at = np.minimum(np.searchsorted(self.cohort, clients), len(self.cohort) - 1)
-        return np.where(self.cohort[at] == clients, at, -1)
+        """Return where clients of the cohort stand in it."""
+        return np.searchsorted(self.cohort, clients)
 
     @property
     def pending(self) -> IntArray:
@@ -114,13 +111,10 @@ class Round(ClientState):
         """
         if not np.isnan(self.measured_s):
             return self.measured_s
-        fresh = self.fresh
-        if np.count_nonzero(fresh) >= self.target_responses:
-            waited = fresh
-        else:
+        waited = self.fresh
+        if np.count_nonzero(waited) < self.target_responses:
             waited = (self.outcome >= 0) & ~self.late
-        latency = self.latency_s[waited]
-        latency = latency[~np.isnan(latency)]
+        latency = self.latency_s[waited & ~np.isnan(self.latency_s)]
         return float(latency.max()) if len(latency) else None
 
     def record(self, ids: list[Any]) -> RoundRecord:

@@ -140,14 +140,14 @@ class Engine:
     def context(self, round: Round | None = None) -> RoundContext:  # noqa: A002
         """Return the context of a round that is open or closed; None: of the next one."""
         pool, task = self.views(self.n_rows)
-        m = self.plan.target_responses
+        m = round.target_responses if round else self.plan.target_responses
         return RoundContext(
             round=round.number if round else self.task.round,
-            kind=self.kind(round.target_responses if round else m),
+            kind=self.kind(m),
             now_s=round.opened_s if round else 0.0,
             available=NO_CLIENTS,
             n_invited=round.n_invited if round else m,
-            target_responses=round.target_responses if round else m,
+            target_responses=m,
             pool=pool,
             task=task,
         )
@@ -607,9 +607,8 @@ class Engine:
 
 def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
     """Return what a policy selected, sorted, after checking that it is a cohort."""
-    selection = made if isinstance(made, Selection) else None
-    cohort = made.clients if isinstance(made, Selection) else made
-    chosen = np.sort(np.asarray(cohort, dtype=np.int64), axis=None)
+    selection = made if isinstance(made, Selection) else Selection(clients=made)
+    chosen = np.sort(np.asarray(selection.clients, dtype=np.int64), axis=None)
     most = min(context.n_invited, len(context.available))
     least = min(1, most) if policy.may_select_fewer else most
     first, after = (context.available.searchsorted(chosen, side) for side in ("left", "right"))
@@ -618,10 +617,11 @@ def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
         n_wanted = most if least == most else f"{least} to {most}"
         away = np.unique(chosen[is_away]).tolist()
         raise InvalidInput(
-            f"the policy must select {n_wanted} distinct available clients, got {cohort!r}"
+            f"the policy must select {n_wanted} distinct available clients, got "
+            f"{selection.clients!r}"
             + (f", of which {validation.short(away)} are not available" if away else "")
         )
-    return replace(selection, clients=chosen) if selection else Selection(clients=chosen)
+    return replace(selection, clients=chosen)
 
 
 def _reindexed(

@@ -291,10 +291,9 @@ class Scheduler:
             attributes = clean_attributes(
                 len(names), samples=samples, quality=quality, features=features
             )
-            known = [self._ids.index_of(one) for one in names if one in self._ids]
-            new = [one for one in names if one not in self._ids]
+            known, new = self._ids.find(names)
             self._ids.append(new)
-            call(Join(n_new=len(new), clients=np.array(known, dtype=np.int64)))
+            call(Join(n_new=len(new), clients=known))
             if attributes:
                 call(Describe(clients=self._ids.indices_of(names), attributes=attributes))
             if columns is not self._feature_columns:
@@ -337,11 +336,10 @@ class Scheduler:
             Whether that was possible: not if the id is, or was, that of another client.
         """
         with self._call() as call:
-            was = clean = self._ids.names[self._ids.index_of(client)]
-            done = self._ids.rename(client, name)
+            index = self._ids.index_of(client)
+            was, done = self._ids.names[index], self._ids.rename(client, name)
             if done:
-                (clean,) = self._ids.clean([name])
-                call.note({"kind": "renamed", "client": was, "name": clean})
+                call.note({"kind": "renamed", "client": was, "name": self._ids.names[index]})
             return done
 
     def forget(self, clients: Iterable[ClientId]) -> None:
@@ -408,19 +406,19 @@ class Scheduler:
                 call(CloseRound(round=number, is_automatic=True))
             if available is not None:
                 self._replace_available(call, available)
-            opened = call(
+            call(
                 OpenRound(
                     target_responses=cohort_size,
                     over_selection=over_selection,
                     deadline_s=deadline_s,
                 )
             )
-            latest = self._engine.rounds.get(opened.round)
+            latest = self._engine.rounds.latest
             assert latest
             cohort = self._cohort(latest)
-            if not len(latest.cohort):  # no client was available
+            if not cohort:  # no client was available
                 call(CloseRound(round=latest.number, is_automatic=True))
-            self._forget_absent(call, opened.round)
+            self._forget_absent(call, latest.number)
         return cohort
 
     def _replace_available(self, call: "_Call", available: Iterable[ClientId]) -> None:
@@ -524,10 +522,10 @@ class Scheduler:
                 raise InvalidInput("no round has been opened; call select first")
             one = self._engine.rounds.get(number)
             clients = None if aggregated is None else self._ids.indices_of(aggregated)
-            replaces = clients is not None or discard
             if discard and clients is not None and len(clients):
                 raise InvalidInput("a discarded round has no aggregated clients")
-            if replaces or (one is not None and one.is_open):
+            is_open = one is not None and one.is_open
+            if is_open or discard or clients is not None:
                 call(CloseRound(round=number, aggregated=clients, discard=discard))
 
     def abandon(self, clients: Iterable[ClientId] | None = None) -> None:

@@ -211,13 +211,8 @@ def validate_responses(
 ) -> tuple[ByRound, dict[Id, str]]:
     """Return responses by round, and for each that was rejected the reason.
 
-    Args:
-        engine: Knows the rounds.
-        ids: The caller's ids.
-        responses: For each client its latency in seconds, or an Observation.
-        number: The round; None: for each client the latest in which it is pending.
-        strict: Raise for the first rejected response. Otherwise an impossible response counts as
-            failed, and one from a client without a pending response is ignored.
+    An impossible response counts as failed, and one from a client without a pending response in
+    the round (None: in any) is ignored; if strict, either raises.
     """
     by_round: ByRound = {}
     rejected: dict[Id, str] = {}

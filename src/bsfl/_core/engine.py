@@ -381,10 +381,7 @@ class Engine:
                 online[event.online], online[event.offline] = True, False
                 self.pool.online = online
             case Abandon():
-                for client in event.clients.tolist():
-                    for number in self.rounds.pending_rounds(client):
-                        one = np.array([client])
-                        self.rounds.abandon(number, one, keep=self.max_open_rounds)
+                self._apply_abandoned(event)
             case Forget():
                 self._apply_forgotten(event)
 
@@ -558,6 +555,14 @@ class Engine:
         self.pool.member[gone] = self.pool.online[gone] = False
         self.task.left[gone] = self.task.round + 1
         self.pool.n_members -= len(gone)
+
+    def _apply_abandoned(self, event: Abandon) -> None:
+        is_named = np.zeros(self.pool.n, dtype=bool)
+        is_named[event.clients] = True
+        numbers = {n for k in event.clients.tolist() for n in self.rounds.pending_rounds(k)}
+        for number in sorted(numbers):
+            pending = self._round(number).pending
+            self.rounds.abandon(number, pending[is_named[pending]], keep=self.max_open_rounds)
 
     def _apply_forgotten(self, event: Forget) -> None:
         kept = event.kept

@@ -147,15 +147,7 @@ def restore_state(
     *,
     last_round: int = MAX_ROUNDS,
 ) -> State:
-    """Return a state with what is stored of it, checked.
-
-    Args:
-        init: Returns a fresh state for a number of clients.
-        n_clients: How many clients have a row.
-        arrays: What is stored.
-        name: What it is stored under.
-        last_round: The last round that was opened.
-    """
+    """Return a state of which `init` makes a fresh one, with what is stored of it, checked."""
     state, of_clients = init(n_clients), client_leaves(init)
     if state is None:
         return None
@@ -231,13 +223,7 @@ def copy_rows(old: State, new: State) -> None:
 
 
 def drop_rows(state: State, kept: npt.NDArray[np.bool_], init: Callable[[int], State]) -> State:
-    """Return a state without the rows of the clients that are not kept.
-
-    Args:
-        state: The state of all clients, and perhaps spare rows.
-        kept: Whether each client is kept.
-        init: Returns a fresh state for a number of clients.
-    """
+    """Return a state of which `init` makes a fresh one, with the rows of kept clients alone."""
     rows = np.flatnonzero(kept)
     smaller, of_clients = init(len(rows)), client_leaves(init)
     for name, known in leaves(state):
@@ -250,12 +236,7 @@ def drop_rows(state: State, kept: npt.NDArray[np.bool_], init: Callable[[int], S
 def snapshot(state: State, rows: npt.NDArray[np.int64], n_rows: int) -> Callable[[], None]:
     """Snapshot everything but other clients' rows; calling the result restores it.
 
-    Large arrays with a row for each client are copied by row, all others whole.
-
-    Args:
-        state: A state, perhaps with further states inside.
-        rows: The clients whose rows may change.
-        n_rows: How many clients have a row.
+    Large arrays with n_rows rows, one for each client, are copied by row, all others whole.
     """
     saved: list[tuple[State, str, Any, Any, Any]] = []
     parts = [state]

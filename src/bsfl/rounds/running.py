@@ -24,8 +24,6 @@ class RunningRound:
     (False, True, ('bob',), ('ann',))
 
     Attributes:
-        plan: The numbers of the round.
-        cohort: The clients that were invited; distinct.
         timeout_s: Seconds after which the caller ends it; None: the plan alone decides.
         outcomes: Outcomes of the clients that responded or failed, in the order of arrival.
         latencies: Seconds of each client that responded, in the same order.

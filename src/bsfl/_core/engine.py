@@ -360,9 +360,10 @@ class Engine:
     def apply(self, event: Event) -> None:
         """Change the state as an event says."""
         if self._undo is not None:
-            clients, n = self._changed_by(event), len(self.pool.member)
-            self._undo += [snapshot(part, clients, n) for part in (self.pool, self.task)]
-            self._undo.append(snapshot(self.policy_state, clients, self.n_rows))
+            rows, n = self._changed_by(event), len(self.pool.member)
+            self._undo += [snapshot(part, rows, n) for part in (self.pool, self.task)]
+            rows = rows[rows < self.n_rows]  # a client that has just joined has no row there yet
+            self._undo.append(snapshot(self.policy_state, rows, self.n_rows))
         match event:
             case RoundOpened():
                 self._apply_opened(event)

@@ -218,9 +218,12 @@ class RoundContext:
         return self.pool.n_members
 
     def rounds(self, clients: IntArray) -> int | IntArray:
-        """Return for how many rounds, this one included, each client has been a member."""
+        """Return for how many rounds, this one included, each client has been a member.
+
+        0 for a client that has come back since, whose rounds count from later than this one.
+        """
         joined = self.task.joined_round
-        return self.round if joined is None else self.round - joined[clients] + 1
+        return self.round if joined is None else np.maximum(self.round - joined[clients] + 1, 0)
 
     def served(self, clients: IntArray) -> IntArray:
         """Return how often clients had their chance: invitations without dropped responses.

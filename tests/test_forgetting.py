@@ -215,8 +215,9 @@ def test_a_forget_that_fails_changes_nothing():
 
 
 def opened(number, size):
-    return Round.open(
-        np.arange(size),
+    return Round.of(
+        size,
+        cohort=np.arange(size),
         number=number,
         n_invited=size,
         target_responses=size,
@@ -239,7 +240,7 @@ def test_invitations_are_not_kept_for_ever():
     for name, array in twin.to_arrays().items():
         assert np.array_equal(array, rounds.to_arrays()[name], equal_nan=True), name
     for number in range(201, 301):
-        rounds.settle(rounds.get(number), [5])
+        rounds.settle(rounds.get(number), np.array([5]))
     assert rounds.pending_rounds(5) == []
     assert not np.any(rounds.get(250).outcome == ABANDONED)
 

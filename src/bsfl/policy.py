@@ -15,7 +15,7 @@ observed.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from bsfl.types import (
     RoundReport,
     State,
 )
+from bsfl.validation import short
 
 Needs = frozenset[str]
 """What clients must report, a set of the words below."""
@@ -166,6 +167,37 @@ class PolicyWrapper(Policy):
 
     def diagnostics(self, state: State, context: RoundContext) -> dict[str, float]:
         return self.policy.diagnostics(state, context)
+
+
+def check_policy(policy: object) -> None:
+    """Check that something is a policy; a class or a name is not one yet."""
+    if isinstance(policy, type):
+        raise InvalidInput(
+            f"policy must be an object, got the class {policy.__name__}; "
+            f"did you mean {policy.__name__}()?"
+        )
+    if isinstance(policy, str):
+        raise InvalidInput(
+            f"policy must be an object such as Pace(), got {short(policy)}; "
+            "bsfl.policies.make_policy makes one by its name"
+        )
+    if not isinstance(policy, Policy):
+        raise InvalidInput(
+            f"policy must be an object of a subclass of bsfl.Policy, got {short(policy)}"
+        )
+
+
+def check_forgettable(policy: object) -> None:
+    """Check that no setting of a policy names clients by dense index, so that they may move."""
+    while isinstance(policy, PolicyWrapper):
+        policy = policy.policy
+    settings = fields(policy) if is_dataclass(policy) and not isinstance(policy, type) else ()
+    indexed = [one.name for one in settings if isinstance(getattr(policy, one.name), np.ndarray)]
+    if indexed:
+        raise InvalidInput(
+            f"{type(policy).__name__} knows clients by their position ({', '.join(indexed)}), so "
+            "none can be forgotten"
+        )
 
 
 def share_of(n: int, share: float) -> int:

@@ -29,8 +29,7 @@ from bsfl._core.events import (
     Respond,
     SetAvailability,
 )
-from bsfl._core.policies import check_forgettable
-from bsfl._core.rounds import OPEN, Round
+from bsfl._core.rounds import Round
 from bsfl.errors import InvalidInput
 from bsfl.monitoring import table
 from bsfl.monitoring.explain import Explanation, explain
@@ -40,6 +39,7 @@ from bsfl.monitoring.table import ClientRows
 from bsfl.persistence import snapshot
 from bsfl.persistence.writer import StateFiles, warn_of_other_writer
 from bsfl.policies import Pace, Policy
+from bsfl.policy import check_forgettable
 from bsfl.types import (
     BoolArray,
     ClientId,
@@ -121,14 +121,9 @@ class Scheduler:
         Args:
             policy: The selection rule; None: Pace(), which needs no setting.
             cohort_size: m, the target responses: how many responses close a round.
-            over_selection: How many clients are invited per target response, or "auto": as many as
-                it takes, given how reliable the clients have been.
+            over_selection, min_responses, late, max_staleness: As in RoundPlan.
             deadline_s: Seconds after which a round should close without the missing responses.
                 The scheduler does not wait: the caller closes the round.
-            min_responses: Responses without which the deadline does not close a round.
-            late: Whether responses to closed rounds are applied to the model ("apply") and count
-                as participations, or not ("drop"). Their latency is learned in either case.
-            max_staleness: Rounds after which a late response is dropped; None: no limit.
             lifetime_s: Seconds for which a client in flight is not selected again. None: `select`
                 does not leave clients in flight out.
             max_open_rounds: How many rounds may be open; at the limit `select` closes the oldest.
@@ -151,16 +146,14 @@ class Scheduler:
         )
         if forget_after is not None:
             forget_after = validation.natural("forget_after", forget_after)
+            check_forgettable(policy)
         self._engine = Engine(
             Pace() if policy is None else policy,
             plan,
             seed=validation.natural("seed", seed, low=0, high=MAX_SEED),
             max_open_rounds=max_open_rounds,
-            tracks_last_seen=forget_after is not None,
         )
         self.forget_after = forget_after
-        if forget_after is not None:
-            check_forgettable(self.policy)
         self._ids = ClientIds()
         self._feature_columns: list[str] = []  # of features that were given as dicts
         self._seq = 0  # of the last event
@@ -182,8 +175,11 @@ class Scheduler:
 
     @plan.setter
     def plan(self, plan: RoundPlan) -> None:
+        self._set("plan", plan)
+
+    def _set(self, name: str, value: Any) -> None:
         with self._call() as call:
-            self._engine.plan = plan
+            setattr(self._engine, name, value)
             call.note(settings_entry(self._engine))
 
     @property
@@ -212,10 +208,7 @@ class Scheduler:
 
     @max_open_rounds.setter
     def max_open_rounds(self, max_open_rounds: int) -> None:
-        n = validation.natural("max_open_rounds", max_open_rounds)
-        with self._call() as call:
-            self._engine.max_open_rounds = n
-            call.note(settings_entry(self._engine))
+        self._set("max_open_rounds", validation.natural("max_open_rounds", max_open_rounds))
 
     @property
     def seed(self) -> int:
@@ -296,10 +289,9 @@ class Scheduler:
             attributes = clean_attributes(
                 len(names), samples=samples, quality=quality, features=features
             )
-            known = [self._ids.index_of(one) for one in names if one in self._ids]
-            new = [one for one in names if one not in self._ids]
+            known, new = self._ids.find(names)
             self._ids.append(new)
-            call(Join(n_new=len(new), clients=np.array(known, dtype=np.int64)))
+            call(Join(n_new=len(new), clients=known))
             if attributes:
                 call(Describe(clients=self._ids.indices_of(names), attributes=attributes))
             if columns is not self._feature_columns:
@@ -342,11 +334,10 @@ class Scheduler:
             Whether that was possible: not if the id is, or was, that of another client.
         """
         with self._call() as call:
-            was = clean = self._ids.names[self._ids.index_of(client)]
-            done = self._ids.rename(client, name)
+            index = self._ids.index_of(client)
+            was, done = self._ids.names[index], self._ids.rename(client, name)
             if done:
-                (clean,) = self._ids.clean([name])
-                call.note({"kind": "renamed", "client": was, "name": clean})
+                call.note({"kind": "renamed", "client": was, "name": self._ids.names[index]})
             return done
 
     def forget(self, clients: Iterable[ClientId]) -> None:
@@ -394,8 +385,7 @@ class Scheduler:
             available: Ids that can be selected from now on, until the next change; unknown ids
                 join. None: the clients that are online.
             cohort_size: Target responses of this round alone; None: the scheduler's own.
-            over_selection: The same for this round alone; None: the scheduler's own.
-            deadline_s: Deadline of this round alone; None: the scheduler's own.
+            over_selection, deadline_s: Likewise.
             now_s: The caller's time; None: the scheduler reads its clock. If given here and to
                 `close`, the difference is the duration of the round.
 
@@ -411,30 +401,29 @@ class Scheduler:
             deadline_s = validation.seconds("deadline_s", deadline_s)
         with self._call(now_s) as call:
             for number in self._engine.rounds_beyond_limit():
-                call(CloseRound(round=number, is_automatic=True, is_timed=now_s is not None))
+                call(CloseRound(round=number, is_automatic=True))
             if available is not None:
                 self._replace_available(call, available)
-            opened = call(
+            call(
                 OpenRound(
                     target_responses=cohort_size,
                     over_selection=over_selection,
                     deadline_s=deadline_s,
-                    is_timed=now_s is not None,
                 )
             )
-            latest = self._engine.rounds.get(opened.round)
+            latest = self._engine.rounds.latest
             assert latest
             cohort = self._cohort(latest)
-            if not len(latest.cohort):  # no client was available
+            if not cohort:  # no client was available
                 call(CloseRound(round=latest.number, is_automatic=True))
-            self._forget_absent(call, opened.round)
+            self._forget_absent(call, latest.number)
         return cohort
 
     def _replace_available(self, call: "_Call", available: Iterable[ClientId]) -> None:
-        pool = self._engine.pool
         where, new = self._ids.find(available)
-        n_before = pool.n
+        n_before = self._engine.n_clients
         self._join_missing(call, where, new)
+        pool = self._engine.pool
         wanted = np.zeros(pool.n, dtype=bool)
         wanted[where] = True
         wanted[n_before:] = True
@@ -444,7 +433,7 @@ class Scheduler:
             call(SetAvailability(online=changed[comes], offline=changed[~comes]))
 
     def _forget_absent(self, call: "_Call", number: int) -> None:
-        """Forget clients that have not been available for `forget_after` rounds."""
+        """Forget clients that have been neither online nor in flight for `forget_after` rounds."""
         if self.forget_after is None or number % -(-self.forget_after // SWEEPS):
             return
         pool = self._engine.pool
@@ -493,22 +482,18 @@ class Scheduler:
                 call(Respond(round=one.number, report={}))  # the policy learns who was invited
             for known, observations in sorted(by_round.items()):
                 call(Respond(round=known, report=observations))
-                self._close_if_complete(call, known, is_timed=now_s is not None)
+                self._close_if_complete(call, known)
         if rejected:
             client, why = next(iter(rejected.items()))
+            example = f"{validation.short(client)}: {why}"
             counts = len(rejected), len(responses)
-            _LOG.warning(
-                "%d of %d responses rejected, such as %s: %s",
-                *counts,
-                validation.short(client),
-                why,
-            )
+            _LOG.warning("%d of %d responses rejected, such as %s", *counts, example)
         return rejected
 
-    def _close_if_complete(self, call: "_Call", number: int, *, is_timed: bool = False) -> None:
+    def _close_if_complete(self, call: "_Call", number: int) -> None:
         one = self._engine.rounds.get(number)
         if one is not None and one.is_open and one.is_complete:
-            call(CloseRound(round=number, is_automatic=True, is_timed=is_timed))
+            call(CloseRound(round=number, is_automatic=True))
 
     def close(
         self,
@@ -535,17 +520,11 @@ class Scheduler:
                 raise InvalidInput("no round has been opened; call select first")
             one = self._engine.rounds.get(number)
             clients = None if aggregated is None else self._ids.indices_of(aggregated)
-            replaces = clients is not None or discard
             if discard and clients is not None and len(clients):
                 raise InvalidInput("a discarded round has no aggregated clients")
-            if replaces or (one is not None and one.status == OPEN):
-                command = CloseRound(
-                    round=number,
-                    aggregated=clients,
-                    discard=discard,
-                    is_timed=now_s is not None,
-                )
-                call(command)
+            is_open = one is not None and one.is_open
+            if is_open or discard or clients is not None:
+                call(CloseRound(round=number, aggregated=clients, discard=discard))
 
     def abandon(self, clients: Iterable[ClientId] | None = None) -> None:
         """Stop waiting for responses that will never come, such as those to a killed server.
@@ -579,14 +558,14 @@ class Scheduler:
         if now_s is not None:
             now_s = validation.finite("now_s", now_s)
         with self._lock:
-            call = _Call(self, self._clock() if now_s is None else now_s)
-            restore_ids = self._ids.snapshot()
+            call = _Call(self, now_s)
+            names, n = self._ids.names, len(self._ids)
             try:
                 with self._engine.transaction():
                     yield call
                     seq, self._seq = self._seq, self._seq + call.n_events
             except BaseException:
-                restore_ids()
+                self._ids.restore(names, n)
                 raise
             if call.batch:
                 call.batch.commit(seq, time.time())
@@ -752,8 +731,10 @@ class Scheduler:
 class _Call:
     """The commands of one call, carried out one after the other, and their events."""
 
-    def __init__(self, scheduler: Scheduler, now_s: float) -> None:
-        self._scheduler, self._now_s, self.n_events = scheduler, now_s, 0
+    def __init__(self, scheduler: Scheduler, now_s: float | None) -> None:
+        self._scheduler, self.n_events = scheduler, 0
+        self._now_s = scheduler._clock() if now_s is None else now_s
+        self._is_timed = now_s is not None
         publisher = scheduler._publisher
         is_read = publisher.journal or publisher.callbacks or _LOG.isEnabledFor(logging.INFO)
         self.batch = Batch(publisher) if is_read else None
@@ -761,7 +742,7 @@ class _Call:
     def __call__(self, command: Command) -> Any:
         """Carry out a command and return its event."""
         engine, names = self._scheduler._engine, self._scheduler._ids.names
-        event = engine.decide(command, self._now_s)
+        event = engine.decide(command, self._now_s, is_timed=self._is_timed)
         engine.apply(event)
         self.n_events += 1
         if self.batch:

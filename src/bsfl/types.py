@@ -218,9 +218,12 @@ class RoundContext:
         return self.pool.n_members
 
     def rounds(self, clients: IntArray) -> int | IntArray:
-        """Return for how many rounds, this one included, each client has been a member."""
+        """Return for how many rounds, this one included, each client has been a member.
+
+        0 for a client that has come back since, whose rounds count from later than this one.
+        """
         joined = self.task.joined_round
-        return self.round if joined is None else self.round - joined[clients] + 1
+        return self.round if joined is None else np.maximum(self.round - joined[clients] + 1, 0)
 
     def served(self, clients: IntArray) -> IntArray:
         """Return how often clients had their chance: invitations without dropped responses.
@@ -276,7 +279,8 @@ class RoundPlan:
         max_staleness: Rounds after which a late response is dropped; None: no limit.
         lifetime_s: Seconds until an invitation expires; until then its client is not selected
             again. None: twice the deadline for rounds that are followed in real time.
-        max_wait_s: Seconds after which any response is overdue, with or without a deadline.
+        max_wait_s: Seconds after which any response is overdue, with or without a deadline; None:
+            no limit.
     """
 
     target_responses: int
@@ -286,34 +290,30 @@ class RoundPlan:
     late: Literal["apply", "drop"] = "apply"
     max_staleness: int | None = None
     lifetime_s: float | None = None
-    max_wait_s: float = math.inf
+    max_wait_s: float | None = None
 
     def __post_init__(self) -> None:
         validation.one_of("late", self.late, ("apply", "drop"))
-        numbers = {
-            "target_responses": validation.natural("target_responses", self.target_responses),
+        m, least = self.target_responses, self.min_responses
+        numbers: dict[str, Any] = {
+            "target_responses": validation.natural("target_responses", m),
             "over_selection": validation.over_selection(self.over_selection),
-            "min_responses": validation.natural("min_responses", self.min_responses, low=0),
+            "min_responses": validation.natural("min_responses", least, low=0),
         }
-        if self.min_responses > self.target_responses:
+        if least > m:
+            raise InvalidInput(f"min_responses must not exceed the cohort_size of {m}, got {least}")
+        if least and self.deadline_s is None:
             raise InvalidInput(
-                "min_responses must not exceed the cohort_size of "
-                f"{self.target_responses}, got {self.min_responses}"
+                f"min_responses={least} needs a deadline_s, or a policy with tau_max"
             )
-        if self.deadline_s is not None:
-            numbers["deadline_s"] = validation.positive("deadline_s", self.deadline_s)
-        elif self.min_responses:
-            raise InvalidInput(
-                f"min_responses={self.min_responses} needs a deadline_s, or a policy with tau_max"
-            )
+        for name in ("deadline_s", "lifetime_s", "max_wait_s"):
+            if (value := getattr(self, name)) is not None:
+                numbers[name] = validation.positive(name, value)
+        if self.lifetime_s is not None:
+            validation.at_least("lifetime_s", self.lifetime_s, self.deadline_s or 0.0)
         if self.max_staleness is not None:
             numbers["max_staleness"] = validation.natural(
                 "max_staleness", self.max_staleness, low=0
-            )
-        if self.lifetime_s is not None:
-            validation.positive("lifetime_s", self.lifetime_s)
-            numbers["lifetime_s"] = validation.at_least(
-                "lifetime_s", self.lifetime_s, self.deadline_s or 0.0
             )
         for name, number in numbers.items():  # numbers of numpy become plain ones
             object.__setattr__(self, name, number)
@@ -325,7 +325,8 @@ class RoundPlan:
 
     def due_s(self, timeout_s: float | None = None) -> float:
         """Return after how many seconds a response is overdue, given the caller's own timeout."""
-        return min(self.deadline_s or math.inf, timeout_s or math.inf, self.max_wait_s)
+        limits = self.deadline_s, timeout_s, self.max_wait_s
+        return min(limit or math.inf for limit in limits)
 
     def expiry_s(self, timeout_s: float | None = None) -> float:
         """Return after how many seconds an invitation expires."""

@@ -31,31 +31,31 @@ WIDEST = 60
 
 def positive(name: str, value: float) -> float:
     """Return a finite number above zero."""
-    if not (_is_number(value) and math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{name} must be a finite number above 0, got {short(value)}")
-    return float(value)
+    return _number(
+        name, value, _is_number(value) and 0 < value < math.inf, "a finite number above 0"
+    )
 
 
 def finite(name: str, value: float) -> float:
     """Return a finite number."""
-    if not (_is_number(value) and math.isfinite(value)):
-        raise InvalidInput(f"{name} must be a finite number, got {short(value)}")
-    return float(value)
+    return _number(name, value, _is_number(value) and math.isfinite(value), "a finite number")
 
 
 def at_least(name: str, value: float, low: float) -> float:
     """Return a finite number of at least `low`."""
-    if not (_is_number(value) and math.isfinite(value) and value >= low):
-        raise InvalidInput(
-            f"{name} must be a finite number of at least {low:g}, got {short(value)}"
-        )
-    return float(value)
+    is_fine = _is_number(value) and low <= value < math.inf
+    return _number(name, value, is_fine, f"a finite number of at least {low:g}")
 
 
 def between(name: str, value: float, low: float, high: float) -> float:
     """Return a number inside the closed interval [low, high]."""
-    if not (_is_number(value) and low <= value <= high):
-        raise InvalidInput(f"{name} must be between {low:g} and {high:g}, got {short(value)}")
+    is_fine = _is_number(value) and low <= value <= high
+    return _number(name, value, is_fine, f"between {low:g} and {high:g}")
+
+
+def _number(name: str, value: float, is_fine: bool, rule: str) -> float:
+    if not is_fine:
+        raise InvalidInput(f"{name} must be {rule}, got {short(value)}")
     return float(value)
 
 

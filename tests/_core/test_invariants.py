@@ -218,8 +218,9 @@ def test_i03_a_call_that_raises_changes_nothing():
 
 
 @every_life
-def test_i03_an_interrupt_restores_the_state_before_the_transaction(policy, plan, seed):
-    engine = engine_of(policy, plan, max_open_rounds=2, tracks_last_seen=True)
+@pytest.mark.parametrize("n_clients", [8, 1200])  # arrays are copied whole, and by row
+def test_i03_an_interrupt_restores_the_state_before_the_transaction(policy, plan, seed, n_clients):
+    engine = engine_of(policy, plan, n_clients=n_clients, max_open_rounds=2)
     for _, event in life(engine, seed):
         before = state_of(engine)
         with suppress(KeyboardInterrupt), engine.transaction():

@@ -15,13 +15,13 @@ from bsfl import (
     SlidingWindow,
     UCBIndex,
 )
-from bsfl._core.policies import check_forgettable
 from bsfl.errors import InvalidInput
 from bsfl.estimators.confidence import CONFIDENCE_WIDTHS
 from bsfl.estimators.generalization import DEFICITS
 from bsfl.estimators.moments import CumulativeMean
 from bsfl.persistence import snapshot
 from bsfl.policies import POLICIES, make_policy
+from bsfl.policy import check_forgettable
 from bsfl.solvers import SOLVERS
 
 N_INDEXED = 40

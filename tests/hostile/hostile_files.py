@@ -26,10 +26,7 @@ FLOATS = [math.nan, math.inf, -math.inf, -1.0, 0.0, 1.0, 1e308, -1e308, 1e100, -
 FLOATS += [5e-324, 1e-9, 1e15, 1e30, -0.0]
 WHOLES = [-1, 0, 1, 2, 2**31 - 1, 2**31, 10**9, 10**15, 10**18, 2**63 - 1, -(2**63)]
 SIZES = [0, 1, 2, 3, 7, 100, -1, 10**6, 10**9, 10**18, 10**30, 2**62, 1.5, True, "3", None]
-COUNTS = (
-    *("n_rows", "cohort_size", "seed", "forget_after", "over_selection", "seq"),
-    *("deadline_s", "min_responses", "max_staleness", "lifetime_s", "max_open_rounds"),
-)
+COUNTS = ("n_rows", "seed", "forget_after", "seq", "max_open_rounds")
 
 
 @dataclass
@@ -182,8 +179,15 @@ def schema(content, dice):
     content.header["schema"] = dice.choice([1, 2, 3, 0, -1, 10**30, "1", None, 1.0, True])
 
 
-def late(content, dice):
-    content.header["late"] = dice.choice(["apply", "drop", "", None, "Apply", 0])
+def plan(content, dice):
+    plan = content.header["plan"]
+    name = dice.choice([*plan, "cohort_size"])
+    if name == "late":
+        plan[name] = dice.choice(["apply", "drop", "", None, "Apply", 0])
+    elif dice.random() < 0.1:
+        plan.pop(name, None)
+    else:
+        plan[name] = dice.choice([*WHOLES, *SIZES, *ODD, 1e-9, 1e12, 0.5])
 
 
 def feature_columns(content, dice):
@@ -448,7 +452,7 @@ def bytes_missing(content, dice):
 
 
 MUTATIONS = (
-    *(header_value, header_count, header_count, header_missing, header_extra, schema, late),
+    *(header_value, header_count, header_count, header_missing, header_extra, schema, plan, plan),
     *(feature_columns, setting, setting_by_kind, policy, state_keys, owner),
     *(array_dtype, array_shape, array_length, array_wider, wide_and_empty, no_clients),
     *(array_name, array_missing, array_twice, value, value, value, value, possible_values),

@@ -52,7 +52,7 @@ def engine():
 @pytest.mark.parametrize("names", [NAMES, [2**100, -5, 0, 7, 2**63, 2**64 - 1]])
 def test_rounds_survive_exactly(engine, names):
     ids = ClientIds(names)
-    opened = engine.run(OpenRound(is_timed=True), now_s=0.1 + 0.7)
+    opened = engine.run(OpenRound(), now_s=0.1 + 0.7, is_timed=True)
     fields = ("round", "cohort", "n_invited", "target_responses", "deadline_s", "is_timed", "busy")
     assert_equal(opened, written(opened, ids), (*fields, "response_rate", "now_s"))
     report = {
@@ -62,7 +62,7 @@ def test_rounds_survive_exactly(engine, names):
     report[int(opened.cohort[4])] = Observation(outcome="failed")
     responses = engine.run(Respond(round=1, report=report), now_s=1e15 + 1)
     assert_equal(responses, written(responses, ids), ("round", "report", "is_late", "now_s"))
-    closed = engine.run(CloseRound(round=1, aggregated=opened.cohort[1:3], is_timed=True), 1 / 3)
+    closed = engine.run(CloseRound(round=1, aggregated=opened.cohort[1:3]), 1 / 3, is_timed=True)
     fields = ("round", "aggregated", "is_discarded", "is_automatic", "duration_s", "now_s")
     assert_equal(closed, written(closed, ids), fields)
 

@@ -60,7 +60,7 @@ def test_the_file_as_it_is(saved):
         ("rounds/cohort", np.array([0, 0, 1, 0, 1, 2]), "distinct clients, sorted"),
         ("rounds/cohort", np.array([0, 1, 2, 2, 1, 0]), "distinct clients, sorted"),
         ("rounds/cohort", np.array([0, 1, 2, 0, 1, 5]), "distinct clients, sorted"),
-        ("rounds/cohort", np.array([-1, 1, 2, 0, 1, 2]), "distinct clients, sorted"),
+        ("rounds/cohort", np.array([-1, 1, 2, 0, 1, 2]), "rounds/cohort holds -1"),
         ("rounds/size", np.array([7, -1]), "rounds/size must"),
         ("rounds/size", np.array([3, 2]), "must hold 5 values"),
         ("rounds/size", np.array([3]), "rounds/cohort must hold 3 values"),
@@ -75,7 +75,7 @@ def test_the_file_as_it_is(saved):
         ("rounds/n_available", np.array([-1, 5]), "rounds/n_available holds -1"),
         ("rounds/deadline_s", np.array([-1.0, NAN]), "rounds/deadline_s holds -1.0"),
         ("rounds/measured_s", np.array([np.inf, NAN]), "rounds/measured_s holds inf"),
-        ("rounds/opened_s", np.array([NAN, 0.0]), "rounds/opened_s must be numbers"),
+        ("rounds/opened_s", np.array([NAN, 0.0]), "rounds/opened_s holds nan"),
         ("rounds/opened_s", np.array([np.inf, 0.0]), "rounds/opened_s holds inf"),
         ("pool/late", np.array([99, 0, 0, 0, 0], dtype=np.int32), "counted in part"),
         ("pool/failed", np.array([99, 0, 0, 0, 0], dtype=np.int32), "counted in part"),
@@ -106,10 +106,19 @@ def test_missing_parts_are_rejected(saved):
     ("key", "value"),
     [
         ("seq", -1), ("seq", "x"), ("clock_s", NAN), ("clock_s", None), ("n_rows", 6),
-        ("n_rows", -1), ("feature_columns", 3), ("late", "maybe"),
-        ("max_open_rounds", 0), ("cohort_size", 0), ("seed", -1), ("schema", 0), ("schema", "x"),
+        ("n_rows", -1), ("feature_columns", 3), ("plan", {}), ("plan", None), ("plan", {"m": 1}),
+        ("max_open_rounds", 0), ("seed", -1), ("schema", 0), ("schema", "x"),
     ],
 )  # fmt: skip
 def test_forged_headers_are_rejected(saved, key, value):
     with pytest.raises(CorruptFile):
         Scheduler.load(forged(saved, lambda header, arrays: header.update({key: value})))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("late", "maybe"), ("target_responses", 0), ("deadline_s", NAN), ("max_wait_s", -1.0)],
+)
+def test_forged_plans_are_rejected(saved, key, value):
+    with pytest.raises(CorruptFile):
+        Scheduler.load(forged(saved, lambda header, arrays: header["plan"].update({key: value})))

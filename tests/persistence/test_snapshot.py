@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Genie, Scheduler, UCBIndex, UniformRandom
+from bsfl import BSFL, Genie, RoundPlan, Scheduler, UCBIndex, UniformRandom
 from bsfl.errors import CorruptFile, NewerFormat, NotAStateFile, StateFileError, TruncatedFile
 from bsfl.persistence import statefile
 from saved_state import saved_state
@@ -166,7 +166,7 @@ def test_no_pickle_is_involved(tmp_path, monkeypatch):
 
 ROUNDS_FOR_EVER = """
 import sys
-from bsfl import BSFL, Scheduler
+from bsfl import BSFL, RoundPlan, Scheduler
 scheduler = Scheduler(BSFL(alpha=4.0), cohort_size=50, seed=1)
 scheduler.join(range(200_000))
 while True:
@@ -201,3 +201,20 @@ def test_killed_at_any_moment_the_file_is_whole(tmp_path):
         assert scheduler.in_flight == []
         reached.append(scheduler.round)
     assert len(set(reached)) > 1, "the kills came at different moments"
+
+
+def test_every_number_of_a_plan_is_saved(tmp_path):
+    plan = RoundPlan(
+        target_responses=2,
+        over_selection=1.5,
+        deadline_s=3.0,
+        min_responses=1,
+        late="drop",
+        max_staleness=4,
+        lifetime_s=7.0,
+        max_wait_s=5.0,
+    )
+    scheduler = Scheduler(cohort_size=1)
+    scheduler.plan = plan
+    scheduler.save(tmp_path / "s.bsfl")
+    assert Scheduler.load(tmp_path / "s.bsfl").plan == plan

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive
 
+from bsfl import Scheduler
 from bsfl._core.events import Join
 from bsfl.errors import InvalidInput
 from bsfl.policies import AgeBased
@@ -83,3 +84,16 @@ def test_a_new_client_comes_before_the_oldest():
 def test_bad_settings_are_rejected():
     with pytest.raises(InvalidInput, match="tau_max must be a finite number above 0, got 0"):
         AgeBased(tau_max=0)
+
+
+def test_a_response_to_a_round_before_the_client_left_and_came_back(tmp_path):
+    scheduler = Scheduler(AgeBased(tau_max=10.0), cohort_size=1, max_open_rounds=9)
+    first = scheduler.select(["ann"])
+    scheduler.leave(["ann"])
+    for _ in range(5):
+        scheduler.select(["bob"])
+    scheduler.join(["ann"])
+    scheduler.observe({"ann": 2.0}, round=first)
+    assert scheduler.state.last_selected.tolist() == [0, 0], "its rounds count from round 7"
+    scheduler.save(tmp_path / "state.bsfl")
+    assert Scheduler.load(tmp_path / "state.bsfl").round == 6

@@ -11,7 +11,6 @@ import math
 
 AVOIDED = frozenset(
     {
-        "an online client in flight is forgotten",
         "rows and dicts of features mixed in one call",
         "a text for a feature that was a number",
         "a plan of a wrong type",

@@ -285,8 +285,6 @@ class Life:
             "max_open_rounds": dice.choice([1, 1, 2, 3, 4]),
             "forget_after": None if self.indexed else dice.choice([None, None, 2, 12]),
         }
-        if self.settings["forget_after"]:
-            self.settings["lifetime_s"] = None  # avoided: forgotten though online and in flight
         self.clock = lambda: self.clock_s  # a function: copies of the scheduler share it
         if isinstance(policy, TiFL):
             self.settings["max_open_rounds"] = 1  # avoided: an error with several open rounds

@@ -6,7 +6,6 @@ rounds    rounds from their opening to their close
 pool      what belongs to the clients: membership, attributes, response statistics
 task      what belongs to one training job: invitations, participations, fair counts
 state     states as trees of arrays: rows, snapshots, checks
-policies  validates policies and what they select
 clients   the caller's ids
 registry  policies and components by name
 """

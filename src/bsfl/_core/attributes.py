@@ -89,30 +89,29 @@ def encode_features(
                 f"the name of a feature must not hold '=', got {validation.short(odd[0])}"
             )
     if not columns:
-        names: dict[str, None] = {}
-        for row in rows:
-            for key, value in row.items():
-                names[f"{key}={value}" if isinstance(value, str) else str(key)] = None
-        columns = sorted(names)
-    keys = {name.partition("=")[0] for name in columns}
-    place = {name: i for i, name in enumerate(columns)}
+        pairs = [pair for row in rows for pair in row.items()]
+        columns = sorted({f"{k}={x}" if isinstance(x, str) else str(k) for k, x in pairs})
+    places: dict[tuple[str, bool], list[int]] = {}  # of each key, with texts and with numbers
+    for j, name in enumerate(columns):
+        key, equals, _ = name.partition("=")
+        places.setdefault((key, bool(equals)), []).append(j)
+    keys = sorted({key for key, _ in places})
     numbers = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         for key, value in row.items():
+            is_text = isinstance(value, str)
+            where = places.get((str(key), is_text))
             if str(key) not in keys:
                 raise InvalidInput(
-                    f"unknown feature {validation.short(key)}; known are {', '.join(sorted(keys))}"
+                    f"unknown feature {validation.short(key)}; known are {', '.join(keys)}"
                 )
-            texts = [j for name, j in place.items() if name.startswith(f"{key}=")]
-            if isinstance(value, str) and texts:
-                numbers[i, texts] = 0.0
-                if f"{key}={value}" in place:
-                    numbers[i, place[f"{key}={value}"]] = 1.0
-            elif not isinstance(value, str) and str(key) in place:
-                numbers[i, place[str(key)]] = validation.finite(f"feature {key}", value)
-            else:
+            if where is None:
                 raise InvalidInput(
-                    f"feature {key} must be a {'text' if texts else 'number'}, as it was before, "
+                    f"feature {key} must be a {'number' if is_text else 'text'}, as it was before, "
                     f"got {validation.short(value)}"
                 )
+            if is_text:
+                numbers[i, where] = [columns[j] == f"{key}={value}" for j in where]
+            else:
+                numbers[i, where] = validation.finite(f"feature {key}", value)
     return numbers, columns

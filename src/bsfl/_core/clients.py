@@ -3,7 +3,7 @@
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import compress, repeat
 from typing import Any, TypeVar
 
@@ -39,10 +39,11 @@ class ClientIds:
     """
 
     def __init__(self, ids: Sequence[Any] = ()) -> None:
-        self.names: list[Any] = list(ids)
-        self._index: dict[ClientId, int] = {client: k for k, client in enumerate(self.names)}
+        self.names: list[Any]
+        self._index: dict[ClientId, int]
+        self._last: tuple[list[Any], IntArray] | None  # the last list that was located
+        self._replace(list(ids))
         self._forgotten: dict[ClientId, None] = {}  # the last ones, for a clear error
-        self._last: tuple[list[Any], IntArray] | None = None  # the last list that was located
 
     def __len__(self) -> int:
         return len(self.names)
@@ -101,20 +102,17 @@ class ClientIds:
     def append(self, new: list[Any]) -> None:
         """Give new ids the next indices."""
         start = len(self.names)
-        self._index.update(zip(new, range(start, start + len(new)), strict=True))
         self.names.extend(new)
+        self._index.update(zip(new, range(start, start + len(new)), strict=True))
 
-    def snapshot(self) -> Callable[[], None]:
-        """Return a function that takes back ids that are appended or dropped from now on."""
-        names, index, n, last = self.names, self._index, len(self.names), self._last
+    def restore(self, names: list[Any], n: int) -> None:
+        """Go back to the first n of the names that there were."""
+        if self.names is not names or len(names) > n:
+            self._replace(names[:n])
 
-        def restore() -> None:
-            for client in names[n:]:
-                index.pop(client, None)
-            del names[n:]
-            self.names, self._index, self._last = names, index, last
-
-        return restore
+    def _replace(self, names: list[Any]) -> None:
+        self.names, self._last = names, None
+        self._index = {client: index for index, client in enumerate(names)}
 
     def rename(self, client: ClientId, name: ClientId) -> bool:
         """Give a client a name that no client has; return whether that was possible."""
@@ -122,10 +120,10 @@ class ClientIds:
         index = self.index_of(client)
         if new in self._index:
             return False
-        self.names = [*self.names[:index], new, *self.names[index + 1 :]]
-        del self._index[clean_id(client)]
-        self._index[new] = index
-        self._last = None
+        was, names = self.names[index], self.names.copy()
+        names[index] = new
+        self.names, self._last = names, None
+        self._index[new] = self._index.pop(was)
         return True
 
     def keep(self, kept: BoolArray) -> None:
@@ -133,19 +131,19 @@ class ClientIds:
         self._forgotten |= dict.fromkeys(compress(self.names, (~kept).tolist()))
         for client in list(self._forgotten)[:-MAX_FORGOTTEN]:
             del self._forgotten[client]
-        self.names = list(compress(self.names, kept.tolist()))
-        self._index = {client: index for index, client in enumerate(self.names)}
-        self._last = None
+        self._replace(list(compress(self.names, kept.tolist())))
 
 
 def id_arrays(ids: list[Any]) -> dict[str, npt.NDArray[Any]]:
     """Return ids as arrays."""
-    if ids and isinstance(ids[0], int):
-        try:
-            return {"ids": np.array(ids, dtype=np.int64)}
-        except OverflowError:
-            return _as_bytes("number", [str(client).encode() for client in ids])
-    return _as_bytes("text", [client.encode("utf-8", "surrogatepass") for client in ids])
+    is_number = bool(ids) and isinstance(ids[0], int)
+    if is_number and max(map(abs, ids)) < 2**63:
+        return {"ids": np.array(ids, dtype=np.int64)}
+    texts = [str(client).encode("utf-8", "surrogatepass") for client in ids]
+    return {
+        f"ids-{'number' if is_number else 'text'}": np.frombuffer(b"".join(texts), dtype=np.uint8),
+        "ids-length": np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)),
+    }
 
 
 def ids_of(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
@@ -168,13 +166,6 @@ def ids_of(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
     if len(set(ids)) < len(ids):
         raise InvalidInput("duplicate client id")
     return ids
-
-
-def _as_bytes(kind: str, texts: list[bytes]) -> dict[str, npt.NDArray[Any]]:
-    return {
-        f"ids-{kind}": np.frombuffer(b"".join(texts), dtype=np.uint8),
-        "ids-length": np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)),
-    }
 
 
 def _as_list(clients: Iterable[ClientId]) -> list[Any]:
@@ -220,13 +211,8 @@ def validate_responses(
 ) -> tuple[ByRound, dict[Id, str]]:
     """Return responses by round, and for each that was rejected the reason.
 
-    Args:
-        engine: Knows the rounds.
-        ids: The caller's ids.
-        responses: For each client its latency in seconds, or an Observation.
-        number: The round; None: for each client the latest in which it is pending.
-        strict: Raise for the first rejected response. Otherwise an impossible response counts as
-            failed, and one from a client without a pending response is ignored.
+    An impossible response counts as failed, and one from a client without a pending response in
+    the round (None: in any) is ignored; if strict, either raises.
     """
     by_round: ByRound = {}
     rejected: dict[Id, str] = {}
@@ -255,16 +241,12 @@ def validate_responses(
 
 def _round_of(engine: Engine, client: ClientId, index: int, number: int | None) -> int:
     """Return the round that a client responds to."""
-    if number is None:
-        rounds = engine.rounds.pending_rounds(index)
-        if rounds:
-            return rounds[-1]
-        where = ""
-    else:
-        one = engine.rounds.get(number)
-        if one is not None and one.is_pending(index):
-            return number
-        where = f" in round {number}"
+    pending = engine.rounds.pending_rounds(index)
+    if number is None and pending:
+        return pending[-1]
+    if number is not None and number in pending:
+        return number
+    where = "" if number is None else f" in round {number}"
     raise NotSelected(
         f"client {validation.short(client)} has no pending response{where}: it was not selected, "
         "or was reported already"

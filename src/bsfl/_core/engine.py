@@ -31,26 +31,21 @@ from bsfl._core.events import (
     RoundOpened,
     SetAvailability,
 )
-from bsfl._core.policies import (
-    check_forgettable,
-    check_policy,
-    reindexed_selection,
-)
 from bsfl._core.pool import PoolState, PoolView
-from bsfl._core.rounds import ABANDONED, CLOSED, CONFIRMED, Round, Rounds
-from bsfl._core.state import (
-    MAX_ROUNDS,
-    check_storable,
-    copy_rows,
-    drop_rows,
-    kept_rows,
-    make_room,
-    snapshot,
-)
+from bsfl._core.rounds import CLOSED, CONFIRMED, Round, Rounds
+from bsfl._core.state import MAX_ROUNDS, check_storable, copy_rows, drop_rows, snapshot
 from bsfl._core.task import TaskState, TaskView
 from bsfl.errors import InvalidInput, NotSelected
 from bsfl.estimators.over_selection import select_enough
-from bsfl.policy import LOSS, LOSSES_FROM_0, SAMPLES, Policy, Selection
+from bsfl.policy import (
+    LOSS,
+    LOSSES_FROM_0,
+    SAMPLES,
+    Policy,
+    Selection,
+    check_forgettable,
+    check_policy,
+)
 from bsfl.random import stream
 from bsfl.types import (
     LATENCY_RANGE,
@@ -67,10 +62,8 @@ from bsfl.types import (
 )
 
 Kind = Literal["synchronous", "buffered"]
-SCALARS = ("round", "cohort_response_rate", "fair_count")
-"""What opening a round replaces in the task; fair_count is replaced as a whole."""
-RESPONSE_COUNTS = ("participations", "dropped", "last_loss")
-"""What responses change in the task."""
+PARTS = ("pool", "task", "policy_state", "n_rows", "selection")
+"""What is replaced, or changed row by row, when an event is applied; and the rounds."""
 
 
 class Engine:
@@ -87,7 +80,6 @@ class Engine:
         plan: The numbers of a round.
         seed: Root of all randomness.
         max_open_rounds: How many rounds may be open at a time.
-        tracks_last_seen: Whether the pool notes when a client was available last.
         pool, task, policy_state, rounds: The state.
         selection: What the last cohort was weighed by, and who was available; None: not known.
     """
@@ -100,13 +92,11 @@ class Engine:
         seed: int = 0,
         n_clients: int = 0,
         max_open_rounds: int = 1,
-        tracks_last_seen: bool = False,
     ) -> None:
         check_policy(policy)
         check_storable(policy.init)
         self.policy, self.plan, self.seed = policy, plan, seed
         self.max_open_rounds = validation.natural("max_open_rounds", max_open_rounds)
-        self.tracks_last_seen = tracks_last_seen
         self.pool, self.task, self.rounds = PoolState.of(0), TaskState.of(0), Rounds()
         self.policy_state: State = policy.init(0)
         self.n_rows = 0  # of the policy's state
@@ -131,21 +121,14 @@ class Engine:
 
     def available(self, now_s: float) -> tuple[IntArray, IntArray]:
         """Return the clients that can be selected, and online ones left out as in flight."""
-        online = self.pool.online[: self.pool.n]
-        busy = self._in_flight(now_s)
-        busy = busy[online[busy]]
-        if len(busy):
-            online = online.copy()
-            online[busy] = False
-        return np.flatnonzero(online), busy
-
-    def _in_flight(self, now_s: float) -> IntArray:
-        """Return the clients whose invitation has not expired."""
-        lifetime_s = self.plan.lifetime_s
+        online, lifetime_s = self.pool.online[: self.pool.n], self.plan.lifetime_s
         if lifetime_s is None:
-            return NO_CLIENTS
-        waiting = [one.pending for one in self.rounds if now_s - one.opened_s < lifetime_s]
-        return np.unique(np.concatenate(waiting)) if waiting else NO_CLIENTS
+            return np.flatnonzero(online), NO_CLIENTS
+        is_busy = np.zeros(self.pool.n, dtype=bool)
+        for one in self.rounds:
+            if now_s - one.opened_s < lifetime_s:  # its invitations have not expired
+                is_busy[one.pending] = True
+        return np.flatnonzero(online & ~is_busy), np.flatnonzero(online & is_busy)
 
     def views(self, n: int | None = None) -> tuple[PoolView, TaskView]:
         """Return read-only views of pool and task over n rows; None: over all clients."""
@@ -157,14 +140,14 @@ class Engine:
     def context(self, round: Round | None = None) -> RoundContext:  # noqa: A002
         """Return the context of a round that is open or closed; None: of the next one."""
         pool, task = self.views(self.n_rows)
-        m = self.plan.target_responses
+        m = round.target_responses if round else self.plan.target_responses
         return RoundContext(
             round=round.number if round else self.task.round,
-            kind=self.kind(round.target_responses if round else m),
+            kind=self.kind(m),
             now_s=round.opened_s if round else 0.0,
             available=NO_CLIENTS,
             n_invited=round.n_invited if round else m,
-            target_responses=round.target_responses if round else m,
+            target_responses=m,
             pool=pool,
             task=task,
         )
@@ -189,34 +172,40 @@ class Engine:
 
     # --- decide ----------------------------------------------------------------------------------
 
-    def run(self, command: Command, now_s: float = 0.0) -> Any:
+    def run(self, command: Command, now_s: float = 0.0, *, is_timed: bool = False) -> Any:
         """Decide on a command, apply the event and return it."""
-        event = self.decide(command, now_s)
+        event = self.decide(command, now_s, is_timed=is_timed)
         self.apply(event)
         return event
 
     @overload
-    def decide(self, command: OpenRound, now_s: float) -> RoundOpened: ...
+    def decide(self, command: OpenRound, now_s: float, *, is_timed: bool = ...) -> RoundOpened: ...
 
     @overload
-    def decide(self, command: Command, now_s: float) -> Event: ...
+    def decide(self, command: Command, now_s: float, *, is_timed: bool = ...) -> Event: ...
 
-    def decide(self, command: Command, now_s: float) -> Event:
-        """Return the event that a command leads to; raise if it cannot be carried out."""
+    def decide(self, command: Command, now_s: float, *, is_timed: bool = False) -> Event:
+        """Return the event that a command leads to; raise if it cannot be carried out.
+
+        Args:
+            command: What is to be done.
+            now_s: Time on the caller's clock.
+            is_timed: Whether the caller gave it, so that a difference of times is a duration.
+        """
         match command:
             case OpenRound():
-                return self._decide_open(command, now_s)
+                return self._decide_open(command, now_s, is_timed)
             case Respond():
                 return self._decide_respond(command, now_s)
             case CloseRound():
-                return self._decide_close(command, now_s)
+                return self._decide_close(command, now_s, is_timed)
             case Describe():
                 self._check_features(command)
             case Forget():
                 check_forgettable(self.policy)
         return command
 
-    def _decide_open(self, command: OpenRound, now_s: float) -> RoundOpened:
+    def _decide_open(self, command: OpenRound, now_s: float, is_timed: bool) -> RoundOpened:
         if beyond := self.rounds_beyond_limit():
             raise InvalidInput(
                 f"at most {self.max_open_rounds} rounds may be open; close round {beyond[0]} first"
@@ -261,7 +250,7 @@ class Engine:
             n_invited=n_invited,
             target_responses=m,
             deadline_s=command.deadline_s or plan.deadline_s,
-            is_timed=command.is_timed,
+            is_timed=is_timed,
             busy=busy,
             response_rate=response_rate,
             selection=selection,
@@ -273,28 +262,23 @@ class Engine:
         one, report = self._round(command.round), command.report
         if not isinstance(report, RoundReport):
             report = RoundReport.of(dict(sorted(report.items())))
-        at = one.positions(report.clients)
-        wrong = (at < 0) | (one.outcome[at] != -1) if len(one.cohort) else at < 0
-        if wrong.any():
+        if len(wrong := np.setdiff1d(report.clients, one.pending)):
             raise NotSelected(
-                f"client {int(report.clients[wrong][0])} has no pending response in round "
-                f"{one.number}"
+                f"client {int(wrong[0])} has no pending response in round {one.number}"
             )
-        is_late, staleness = not one.is_open, self.task.round - one.number
+        registered = self.pool.samples[report.clients]
         report = replace(
             report,
             round=one.number,
-            staleness=staleness,
+            staleness=self.task.round - one.number,
+            samples=np.where(np.isnan(report.samples), registered, report.samples),
             invited=NO_CLIENTS if one.is_reported else one.cohort,
             dropped=self.is_dropped(one),
         )
-        samples = self.pool.samples[report.clients]
-        if np.isnan(report.samples).any() and not np.isnan(samples).all():
-            report = replace(
-                report, samples=np.where(np.isnan(report.samples), samples, report.samples)
-            )
         self._check_needs(report)
-        return ResponsesReported(round=one.number, report=report, is_late=is_late, now_s=now_s)
+        return ResponsesReported(
+            round=one.number, report=report, is_late=not one.is_open, now_s=now_s
+        )
 
     def is_dropped(self, round: Round) -> bool:  # noqa: A002
         """Return whether a response to a round would be dropped now."""
@@ -306,23 +290,23 @@ class Engine:
 
     def _check_needs(self, report: RoundReport) -> None:
         """Check that usable responses have what the policy needs."""
-        needs, usable = self.policy.needs, report.usable
-        name = type(self.policy).__name__
-        if needs >= LOSS and (n := int(np.count_nonzero(usable & np.isnan(report.loss)))):
+        needs, name, usable = self.policy.needs, type(self.policy).__name__, report.usable
+        loss, samples = report.loss[usable], report.samples[usable]
+        if needs >= LOSS and np.isnan(loss).any():
             raise InvalidInput(
-                f"{name} needs the loss of every client that responds, {n} of "
-                f"{np.count_nonzero(usable)} responses have none; report Observation(loss=...)"
+                f"{name} needs the loss of every client that responds, {np.isnan(loss).sum()} of "
+                f"{len(loss)} responses have none; report Observation(loss=...)"
             )
-        if needs >= LOSSES_FROM_0 and np.any(report.loss[usable] < 0):
-            worst = float(report.loss[usable].min())
-            raise InvalidInput(f"{name} needs losses of at least 0, got {worst!r}")
-        if needs >= SAMPLES and (n := int(np.count_nonzero(usable & np.isnan(report.samples)))):
+        if needs >= LOSSES_FROM_0 and np.any(loss < 0):
+            raise InvalidInput(f"{name} needs losses of at least 0, got {float(loss.min())!r}")
+        if needs >= SAMPLES and np.isnan(samples).any():
             raise InvalidInput(
-                f"{name} needs the number of samples of every client that responds, {n} have "
-                "none; report Observation(samples=...) or register the clients' samples"
+                f"{name} needs the number of samples of every client that responds, "
+                f"{np.isnan(samples).sum()} have none; report Observation(samples=...) or register "
+                "the clients' samples"
             )
 
-    def _decide_close(self, command: CloseRound, now_s: float) -> RoundClosed:
+    def _decide_close(self, command: CloseRound, now_s: float, is_timed: bool) -> RoundClosed:
         one = self._round(command.round)
         if one.status == CONFIRMED:
             raise InvalidInput(f"round {one.number} is closed, and its credit cannot be replaced")
@@ -335,7 +319,7 @@ class Engine:
                     f"got client {int(foreign[0])}"
                 )
         duration_s = None
-        if one.is_open and one.is_timed and command.is_timed:
+        if one.is_open and one.is_timed and is_timed and len(one.cohort):
             duration_s = max(now_s - one.opened_s, 0.0)
         return RoundClosed(
             round=one.number,
@@ -355,7 +339,7 @@ class Engine:
 
     def _check_features(self, command: Describe) -> None:
         features, n_known = command.attributes.get("features"), self.pool.features.shape[1]
-        if features is not None and n_known and features.shape[1] != n_known:
+        if features is not None and n_known not in (0, features.shape[1]):
             raise InvalidInput(
                 f"every client must have the same {n_known} features, got {features.shape[1]}"
             )
@@ -376,7 +360,10 @@ class Engine:
     def apply(self, event: Event) -> None:
         """Change the state as an event says."""
         if self._undo is not None:
-            self._undo.append(self._snapshot(event))
+            rows, n = self._changed_by(event), len(self.pool.member)
+            self._undo += [snapshot(part, rows, n) for part in (self.pool, self.task)]
+            rows = rows[rows < self.n_rows]  # a client that has just joined has no row there yet
+            self._undo.append(snapshot(self.policy_state, rows, self.n_rows))
         match event:
             case RoundOpened():
                 self._apply_opened(event)
@@ -391,24 +378,42 @@ class Engine:
             case Leave():
                 self._apply_left(event)
             case SetAvailability():
-                self.pool.online[event.online] = True
-                self.pool.online[event.offline] = False
+                online = self.pool.online.copy()
+                online[event.online], online[event.offline] = True, False
+                self.pool.online = online
             case Abandon():
                 self._apply_abandoned(event)
             case Forget():
                 self._apply_forgotten(event)
 
+    def _changed_by(self, event: Event) -> IntArray:
+        """Return the clients whose rows an event changes; arrays that it replaces do not count."""
+        match event:
+            case RoundOpened():
+                return event.cohort
+            case ResponsesReported() if self._round(event.round).is_reported:
+                return event.report.clients
+            case ResponsesReported() | RoundClosed():
+                return self._round(event.round).cohort
+            case Join() | Leave() | Describe():
+                return event.clients
+        return NO_CLIENTS
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Restore the state if anything within raises, an interrupt included."""
         self.check_idle()
-        self._undo = []
+        saved, rounds = {name: getattr(self, name) for name in PARTS}, list(self.rounds)
+        undo = self._undo = list[Callable[[], None]]()
         try:
             yield
         except BaseException:
-            for restore in reversed(self._undo):
-                restore()
-            self._views = None
+            if undo:
+                for restore in reversed(undo):
+                    restore()
+                for name, value in saved.items():
+                    setattr(self, name, value)
+                self.rounds, self._views = Rounds(rounds), None
             raise
         finally:
             self._undo = None
@@ -421,58 +426,10 @@ class Engine:
                 "its calls; nothing was changed"
             )
 
-    def _snapshot(self, event: Event) -> Callable[[], None]:
-        """Snapshot all that an event changes; calling the result restores it. O(cohort)."""
-        pool, task, state, rounds = self.pool, self.task, self.policy_state, self.rounds
-        others = self.n_rows, self.selection
-        rows, restores = NO_CLIENTS, []
-        match event:
-            case RoundOpened():
-                rows = event.cohort
-                numbers, clients = set[int](), rows.tolist()
-                if rounds.n_pending + len(rows) > rounds.MAX_PENDING:  # the oldest are abandoned
-                    numbers = {one.number for one in rounds}
-                    clients += rounds.in_flight
-                restores = [rounds.snapshot(numbers, clients)]
-                restores += [snapshot(task, rows, "invitations", "last_selected", *SCALARS)]
-                if self.tracks_last_seen:
-                    restores.append(snapshot(pool, None, "last_seen"))
-            case ResponsesReported():
-                one = self._round(event.round)
-                rows = event.report.clients
-                restores = [rounds.snapshot((event.round,), rows.tolist()), snapshot(pool, rows)]
-                restores += [snapshot(task, rows, *RESPONSE_COUNTS)]
-                restores += [snapshot(state, rows if one.is_reported else one.cohort)]
-            case RoundClosed():
-                one = self._round(event.round)
-                restores = [rounds.snapshot((event.round,), ())]
-                restores += [snapshot(task, one.cohort, "participations")]
-                if not one.is_reported or self._learns_at_close:
-                    restores.append(snapshot(state, one.cohort))
-            case Join() | Leave() | Describe():
-                restores = [snapshot(part, event.clients) for part in (pool, task)]
-            case SetAvailability():
-                rows = np.concatenate([event.online, event.offline])
-                was = pool.online[rows]
-                restores = [lambda: pool.online.__setitem__(rows, was)]
-            case Abandon():
-                numbers = {n for k in event.clients.tolist() for n in rounds.pending_rounds(k)}
-                restores = [rounds.snapshot(tuple(numbers), event.clients.tolist())]
-
-        def restore() -> None:
-            self.pool, self.task, self.policy_state, self.rounds = pool, task, state, rounds
-            self.n_rows, self.selection = others
-            for one in restores:
-                one()
-
-        return restore
-
     def _apply_opened(self, event: RoundOpened) -> None:
         task, pool, cohort, m = self.task, self.pool, event.cohort, event.target_responses
-        is_available = pool.online[: pool.n]
-        if len(event.busy):
-            is_available = is_available.copy()
-            is_available[event.busy] = False
+        is_available = pool.online[: pool.n].copy()
+        is_available[event.busy] = False
         n_available = int(np.count_nonzero(is_available))
         self._add_rows()
         task.round = event.round
@@ -480,14 +437,13 @@ class Engine:
         task.last_selected[cohort] = event.round
         task.cohort_response_rate = event.response_rate
         share = min(1.0, m / max(n_available, 1))
-        fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
-        fair_count[: pool.n] += share if n_available == pool.n else share * is_available
-        task.fair_count = fair_count
-        if self.tracks_last_seen:
-            pool.last_seen[: pool.n][is_available] = event.round
+        task.fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
+        task.fair_count[: pool.n] += share if n_available == pool.n else share * is_available
+        pool.last_seen = np.where(pool.online, np.int32(event.round), pool.last_seen)
         self.rounds.add(
-            Round.open(
-                cohort,
+            Round.of(
+                len(cohort),
+                cohort=cohort,
                 number=event.round,
                 n_invited=event.n_invited,
                 target_responses=m,
@@ -503,7 +459,7 @@ class Engine:
             self.selection = event.selection, event.context.available
 
     def _apply_responses(self, event: ResponsesReported) -> None:
-        one, report, task = self._round(event.round), event.report, self.task
+        one, report, task = self.rounds.change(event.round), event.report, self.task
         if not one.is_reported and not len(report.invited):  # a journal does not repeat it
             report = replace(report, invited=one.cohort)
         at = one.positions(report.clients)
@@ -511,23 +467,20 @@ class Engine:
         one.latency_s[at] = report.latency_s
         one.loss[at] = report.loss
         one.late[at] = event.is_late
-        self.rounds.settle(one, report.clients.tolist())
+        self.rounds.settle(one, report.clients)
         self.pool.record(report, is_late=event.is_late)
         known = ~np.isnan(report.loss)
         task.last_loss[report.clients[known]] = report.loss[known]
         if event.is_late:
-            responders = report.clients[report.outcome == OK]
-            if report.dropped:
-                task.dropped[responders] += 1
-            else:
-                task.participations[responders] += 1
-                one.aggregated[at[report.outcome == OK]] = True
+            task.dropped[report.clients[report.responded & report.dropped]] += 1
+            task.participations[report.clients[report.usable]] += 1
+            one.aggregated[at[report.usable]] = True
         one.is_reported = True
         self.policy.observe(self.policy_state, self.context(one), report)
         self.rounds.release(one, keep=self.max_open_rounds)
 
     def _apply_closed(self, event: RoundClosed) -> None:
-        one, task = self._round(event.round), self.task
+        one, task = self.rounds.change(event.round), self.task
         was_open, fresh = one.is_open, one.fresh
         self.last_closed = one if was_open else None
         if not was_open:  # the credit is replaced
@@ -545,14 +498,13 @@ class Engine:
         self.rounds.release(one, keep=self.max_open_rounds)
 
     def _close_policy(self, one: Round, event: RoundClosed) -> None:
-        """Report a round that no client responded to, and tell the policy that it has closed."""
-        context = self.context(one)
+        """Report a round without responses to the policy, and that the round has closed."""
+        context, n_since = self.context(one), self.task.round - one.number
         if not one.is_reported:
-            empty = RoundReport.of({}, invited=one.cohort, round=one.number)
-            empty = replace(empty, staleness=self.task.round - one.number)
-            self.policy.observe(self.policy_state, context, empty)
             one.is_reported = True
-        if self._learns_at_close:
+            empty = RoundReport.of({}, invited=one.cohort, round=one.number, staleness=n_since)
+            self.policy.observe(self.policy_state, context, empty)
+        if type(self.policy).close is not Policy.close:
             closed = ClosedRound(
                 round=one.number,
                 aggregated=event.aggregated,
@@ -563,27 +515,31 @@ class Engine:
             )
             self.policy.close(self.policy_state, context, closed)
 
-    @property
-    def _learns_at_close(self) -> bool:
-        return type(self.policy).close is not Policy.close
-
     def _apply_joined(self, event: Join) -> None:
         start, stop = self.pool.n, self.pool.n + event.n_new
-        first = self.task.round + 1
+        if stop > len(self.pool.member):
+            self._make_room(max(stop, 2 * start))
+        pool, task, first = self.pool, self.task, self.task.round + 1
         self._views = None
-        if event.n_new:
-            make_room(self.pool, stop)
-            make_room(self.task, stop)
-            self.pool.n = stop
-            self.pool.last_seen[start:stop] = first
-            self.task.joined[start:stop] = self.task.left[start:stop] = first
-        back = event.clients[~self.pool.member[event.clients]]
-        self.task.joined[back] += first - self.task.left[back]
-        self.task.joined_late |= first > 1 and bool(event.n_new or len(back))
+        pool.n = stop
+        task.joined[start:stop] = task.left[start:stop] = first
+        back = event.clients[~pool.member[event.clients]]
+        task.joined[back] += first - task.left[back]
+        task.joined_late |= first > 1 and bool(event.n_new or len(back))
         for joined in (slice(start, stop), event.clients):
-            self.pool.member[joined] = self.pool.online[joined] = True
-            self.pool.last_seen[joined] = first
-        self.pool.n_members += event.n_new + len(back)
+            pool.member[joined] = pool.online[joined] = True
+            pool.last_seen[joined] = first
+        pool.n_members += event.n_new + len(back)
+
+    def _make_room(self, n: int) -> None:
+        """Give pool and task n rows; those beyond the clients are spare."""
+        pool, task = self._fresh_pool(n), TaskState.of(n)
+        copy_rows(self.pool, pool)
+        copy_rows(self.task, task)
+        self.pool, self.task = pool, task
+
+    def _fresh_pool(self, n: int) -> PoolState:
+        return PoolState.of(n, self.pool.features.shape[1])
 
     def _apply_described(self, event: Describe) -> None:
         self._views = None
@@ -601,15 +557,12 @@ class Engine:
         self.pool.n_members -= len(gone)
 
     def _apply_abandoned(self, event: Abandon) -> None:
-        for client in event.clients.tolist():
-            for number in self.rounds.pending_rounds(client):
-                self.abandon(self._round(number), np.array([client]))
-
-    def abandon(self, round: Round, clients: IntArray) -> None:  # noqa: A002
-        """Stop waiting for clients in a round."""
-        round.outcome[round.positions(clients)] = ABANDONED
-        self.rounds.settle(round, clients.tolist())
-        self.rounds.release(round, keep=self.max_open_rounds)
+        is_named = np.zeros(self.pool.n, dtype=bool)
+        is_named[event.clients] = True
+        numbers = {n for k in event.clients.tolist() for n in self.rounds.pending_rounds(k)}
+        for number in sorted(numbers):
+            pending = self._round(number).pending
+            self.rounds.abandon(number, pending[is_named[pending]], keep=self.max_open_rounds)
 
     def _apply_forgotten(self, event: Forget) -> None:
         kept = event.kept
@@ -617,11 +570,13 @@ class Engine:
         self._views = None
         self.policy_state = drop_rows(self.policy_state, kept[: self.n_rows], self.policy.init)
         self.n_rows = int(np.count_nonzero(kept[: self.n_rows]))
-        self.pool, self.task = kept_rows(self.pool, kept), kept_rows(self.task, kept)
-        self.pool.n = int(np.count_nonzero(kept))
+        self.pool = drop_rows(self.pool, kept, self._fresh_pool)
+        self.task = drop_rows(self.task, kept, TaskState.of)
+        self.pool.n = len(self.pool.member)
         self.pool.n_members = int(np.count_nonzero(self.pool.member))
         self.rounds = self.rounds.reindexed(place)
-        self.selection = reindexed_selection(self.selection, place)
+        if self.selection is not None:
+            self.selection = _reindexed(*self.selection, place)
 
     # --- another policy --------------------------------------------------------------------------
 
@@ -641,13 +596,12 @@ class Engine:
             known &= ~np.isnan(pool.samples[: self.n_rows])
         clients = np.flatnonzero(known)
         if len(clients):
+            median_s = np.exp(pool.log_latency[clients].astype(np.float64))
             report = RoundReport(
                 round=task.round,
                 clients=clients,
                 outcome=np.full(len(clients), OK, dtype=np.int8),
-                latency_s=np.clip(
-                    np.exp(pool.log_latency[clients].astype(np.float64)), *LATENCY_RANGE
-                ),
+                latency_s=np.clip(median_s, *LATENCY_RANGE),
                 loss=task.last_loss[clients],
                 samples=pool.samples[clients],
                 invited=NO_CLIENTS,
@@ -658,9 +612,8 @@ class Engine:
 
 def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
     """Return what a policy selected, sorted, after checking that it is a cohort."""
-    selection = made if isinstance(made, Selection) else None
-    cohort = made.clients if isinstance(made, Selection) else made
-    chosen = np.sort(np.asarray(cohort, dtype=np.int64), axis=None)
+    selection = made if isinstance(made, Selection) else Selection(clients=made)
+    chosen = np.sort(np.asarray(selection.clients, dtype=np.int64), axis=None)
     most = min(context.n_invited, len(context.available))
     least = min(1, most) if policy.may_select_fewer else most
     first, after = (context.available.searchsorted(chosen, side) for side in ("left", "right"))
@@ -669,7 +622,23 @@ def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
         n_wanted = most if least == most else f"{least} to {most}"
         away = np.unique(chosen[is_away]).tolist()
         raise InvalidInput(
-            f"the policy must select {n_wanted} distinct available clients, got {cohort!r}"
+            f"the policy must select {n_wanted} distinct available clients, got "
+            f"{selection.clients!r}"
             + (f", of which {validation.short(away)} are not available" if away else "")
         )
-    return replace(selection, clients=chosen) if selection else Selection(clients=chosen)
+    return replace(selection, clients=chosen)
+
+
+def _reindexed(
+    selection: Selection, available: IntArray, place: IntArray
+) -> tuple[Selection, IntArray] | None:
+    """Return a selection, and who was available, with client k as place[k].
+
+    None if a client that was available has no place any more: it was another selection then.
+    """
+    if np.any(place[available] < 0):
+        return None
+    moved = {
+        name: place[getattr(selection, name)] for name in ("clients", "reserved", "candidates")
+    }
+    return replace(selection, **moved), place[available]

@@ -2,7 +2,7 @@
 
 An event has all that `Engine.apply` needs to change the state again without deciding anything: a
 journal of events replays to the same state. A command that leaves nothing to decide is its own
-event.
+event. Clients are dense indices, and `now_s` is time on the caller's clock.
 """
 
 from collections.abc import Mapping
@@ -34,14 +34,12 @@ class OpenRound:
     Attributes:
         target_responses, over_selection: For this round alone; None: those of the plan.
         deadline_s: For this round alone; None: that of the plan.
-        is_timed: Whether the caller gave the time, so that a difference of times is a duration.
         online_s: For how many seconds each client has been online, by dense index.
     """
 
     target_responses: int | None = None
     over_selection: OverSelection | None = None
     deadline_s: float | None = None
-    is_timed: bool = False
     online_s: FloatArray | None = None
 
 
@@ -58,18 +56,15 @@ class CloseRound:
     """Close a round.
 
     Attributes:
-        round: Round number.
         aggregated: Clients whose fresh responses entered the model; None: all of them.
         discard: Whether the round changes no model.
         is_automatic: Whether the round closes by itself, so that its credit may be replaced once.
-        is_timed: As in OpenRound.
     """
 
     round: int
     aggregated: IntArray | None = None
     discard: bool = False
     is_automatic: bool = False
-    is_timed: bool = False
 
 
 # --- commands that are their own events -----------------------------------------------------------
@@ -135,15 +130,12 @@ Command = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOpened:
-    """A cohort was selected.
+    """A cohort was selected; most numbers are those of a Round.
 
     Attributes:
-        round, n_invited, target_responses, deadline_s, is_timed: As in Round.
-        cohort: Sorted dense indices.
         busy: Online clients that were left out because they are in flight.
         response_rate: Mean response rate of the cohort, from which the next search starts.
         selection, context: What the cohort was weighed by and selected in; None: not known.
-        now_s: Time on the caller's clock.
     """
 
     round: int
@@ -174,12 +166,10 @@ class RoundClosed:
     """A round closed, or its credit was replaced.
 
     Attributes:
-        round: Round number.
         aggregated: Clients whose fresh responses entered the model.
         is_discarded: Whether the round changed no model.
         is_automatic: Whether its credit may still be replaced.
         duration_s: Duration by the caller's clock; None: it was not measured.
-        now_s: Time on the caller's clock.
     """
 
     round: int

@@ -1,8 +1,9 @@
 """The pool: what belongs to the clients, whichever job trains on them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,10 +28,6 @@ Z_80 = NormalDist().inv_cdf(0.9)
 """Standard deviations around the mean of a normal distribution that hold 80 % of its values."""
 
 
-def _no_features() -> FloatArray:
-    return np.zeros((0, 0))
-
-
 @dataclass(slots=True, kw_only=True)
 class PoolState(ClientState):
     """Membership, attributes and response statistics; rows beyond `n` are spare.
@@ -40,7 +37,7 @@ class PoolState(ClientState):
         n_members: How many of them are members now.
         n_responded, n_missed: Sums of the columns of these names.
         member, online: Whether each client is a member, and can be selected now.
-        last_seen: The round in which it was available last, or joined.
+        last_seen: The round in which it was online last, or joined.
         samples, quality: How much data it holds (NaN: unknown), and how good that data is.
         features: What may predict its speed, [client, feature], NaN where unknown.
         responded, missed: Invitations that it responded to, and that it did not.
@@ -59,10 +56,7 @@ class PoolState(ClientState):
     last_seen: IntArray = per_client(0, high=ROUNDS, narrow=True)
     samples: FloatArray = per_client(np.nan, low=MIN_SAMPLES, high=LARGEST)
     quality: FloatArray = per_client(1.0, low=MIN_SAMPLES, high=1.0)
-    features: FloatArray = field(
-        default_factory=_no_features,
-        metadata={"start": np.nan, "low": -MAX_FEATURE, "high": MAX_FEATURE, "narrow": False},
-    )
+    features: FloatArray = per_client(np.nan, low=-MAX_FEATURE, high=MAX_FEATURE)
     responded: IntArray = per_client(0, narrow=True)
     missed: IntArray = per_client(0, narrow=True)
     late: IntArray = per_client(0, narrow=True)
@@ -72,26 +66,18 @@ class PoolState(ClientState):
     spread: FloatArray = per_client(0.0, low=0.0, narrow=True)
 
     @classmethod
-    def of(cls, n_clients: int, n_features: int = 0) -> "PoolState":  # type: ignore[override]
+    def of(cls, n_clients: int, n_features: int = 0, **others: Any) -> Self:
         """Return fresh rows."""
-        columns = ClientState.of.__func__  # type: ignore[attr-defined]
-        return columns(cls, n_clients)._with_features(n_clients, n_features)  # type: ignore[no-any-return]
-
-    def _with_features(self, n_clients: int, n_features: int) -> "PoolState":
-        self.features = np.full((n_clients, n_features), np.nan)
-        return self
+        features = np.full((n_clients, n_features), np.nan)
+        return super(PoolState, cls).of(n_clients, features=features, **others)
 
     def check(self) -> None:
         """Check that no part counts more than the whole, and that latencies can be predicted."""
         n = self.n
         if not 0 <= n <= len(self.member) or np.any(self.online[:n] & ~self.member[:n]):
             raise InvalidInput("a client is online that is not a member")
-        parts = (
-            (self.late, self.responded),
-            (self.failed, self.missed),
-            (self.n_timed, self.responded),
-        )
-        if any(np.any(part > whole) for part, whole in parts):
+        more = np.maximum(self.late, self.n_timed) > self.responded
+        if np.any(more | (self.failed > self.missed)):
             raise InvalidInput("more responses or misses are counted in part than in all")
         if np.any(self.spread > (2.0 * MAX_LOG_LATENCY) ** 2 * np.maximum(self.n_timed - 1.0, 0.0)):
             raise InvalidInput("spread is wider than latencies can be")
@@ -118,11 +104,7 @@ class PoolState(ClientState):
 
 
 class PoolView(StateView):
-    """What policies and reports read of the pool: read-only arrays over dense indices.
-
-    Attributes:
-        responded, missed, late, failed, n_timed, log_latency: Columns of PoolState.
-    """
+    """What policies and reports read of the pool: columns of PoolState, read-only."""
 
     responded: IntArray = Column()  # type: ignore[assignment]
     missed: IntArray = Column()  # type: ignore[assignment]

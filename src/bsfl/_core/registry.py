@@ -136,9 +136,8 @@ class Registry(Mapping[str, T]):
 
     def call(self, name: str | T, /, *given: Any, **settings: Plain) -> Any:
         """Return what the thing with this name makes of what it is given, with these settings."""
-        check_settings(f"{self.what} {name!r}", settings, self.settings(name))
         make: Any = self.find(name)
-        check_numbers(make, settings)
+        _check_settings(f"{self.what} {name!r}", make, settings, self.settings(name))
         return make(*given, **settings)
 
     def make(self, name: str | T, /, **settings: Plain) -> Any:
@@ -218,22 +217,20 @@ def settings_of(thing: Callable[..., Any], given: Sequence[str] = ()) -> dict[st
     return {p.name: p.default for p in parameters if p.kind in named and p.name not in first}
 
 
-def check_settings(what: str, given: Iterable[str], settings: Mapping[str, Any]) -> None:
-    """Check that all settings are known and none is missing."""
+def _check_settings(
+    what: str, make: Callable[..., Any], given: Mapping[str, Plain], known: Mapping[str, Any]
+) -> None:
+    """Check that settings are known, that none is missing, and that numbers are no texts."""
     for name in given:
-        if name not in settings:
-            raise InvalidInput(f"{what} has no setting {name!r}{nearest(name, settings)}")
-    missing = [k for k, default in settings.items() if default is REQUIRED and k not in given]
+        if name not in known:
+            raise InvalidInput(f"{what} has no setting {name!r}{nearest(name, known)}")
+    missing = [k for k, default in known.items() if default is REQUIRED and k not in given]
     if missing:
         raise InvalidInput(f"{what} needs a value for {', '.join(missing)}")
-
-
-def check_numbers(thing: Callable[..., Any], settings: Mapping[str, Plain]) -> None:
-    """Check that no setting is a text where the thing says that it takes a number."""
-    for name, parameter in inspect.signature(thing).parameters.items():
+    for name, parameter in inspect.signature(make).parameters.items():
         is_number = parameter.annotation in (int, float, "int", "float")
-        if is_number and isinstance(settings.get(name), str):
-            raise InvalidInput(f"{name} must be a number, got {settings[name]!r}")
+        if is_number and isinstance(given.get(name), str):
+            raise InvalidInput(f"{name} must be a number, got {given[name]!r}")
 
 
 def check_kind(what: str, thing: object, names: Iterable[str]) -> None:

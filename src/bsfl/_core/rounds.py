@@ -7,7 +7,7 @@ open ─────────────────────────
 latency, reliability and loss are learned          the same; credited if late = "apply"
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import validation
+from bsfl._core import state
+from bsfl._core.state import ClientState, leaves, per_client
 from bsfl.errors import InvalidInput
 from bsfl.types import (
     FAILED,
+    LATENCY_RANGE,
     MAX_LOSS,
-    NO_CLIENTS,
     OK,
     OUTCOMES,
     TIMEOUT,
@@ -37,8 +38,10 @@ OPEN, CLOSED, CONFIRMED = range(3)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Round:
+class Round(ClientState):
     """One round and what became of its cohort so far.
+
+    A state with columns over its cohort; fields say what a file may hold, as in other states.
 
     Attributes:
         number: Round number.
@@ -57,57 +60,31 @@ class Round:
         aggregated: Whether a client's response is credited as a participation.
     """
 
-    number: int
-    cohort: IntArray
-    n_invited: int
-    target_responses: int
-    n_available: int
-    deadline_s: float
-    opened_s: float
+    cohort: IntArray = per_client(0)
+    number: int = 1
+    n_invited: int = state.number(1, low=1)
+    target_responses: int = state.number(1, low=1)
+    n_available: int = 0
+    deadline_s: float = state.number(np.nan, low=0.0)
+    opened_s: float = 0.0
     is_timed: bool = False
-    status: int = OPEN
+    status: int = state.number(OPEN, high=CONFIRMED)
     is_discarded: bool = False
     is_reported: bool = False
-    measured_s: float = float("nan")
-    outcome: npt.NDArray[np.int8]
-    latency_s: FloatArray
-    loss: FloatArray
-    late: BoolArray
-    aggregated: BoolArray
-
-    @classmethod
-    def open(cls, cohort: IntArray, **numbers: Any) -> "Round":
-        """Return a round that has just been opened."""
-        n = len(cohort)
-        return cls(
-            cohort=cohort,
-            **numbers,
-            outcome=np.full(n, PENDING, dtype=np.int8),
-            latency_s=np.full(n, np.nan),
-            loss=np.full(n, np.nan),
-            late=np.zeros(n, dtype=bool),
-            aggregated=np.zeros(n, dtype=bool),
-        )
+    measured_s: float = state.number(np.nan, low=0.0)
+    outcome: IntArray = per_client(PENDING, low=ABANDONED, high=len(OUTCOMES) - 1)
+    latency_s: FloatArray = per_client(np.nan, *LATENCY_RANGE)
+    loss: FloatArray = per_client(np.nan, -MAX_LOSS, MAX_LOSS)
+    late: BoolArray = per_client(False)
+    aggregated: BoolArray = per_client(False)
 
     @property
     def is_open(self) -> bool:
         return self.status == OPEN
 
     def positions(self, clients: IntArray) -> IntArray:
-        """Return where clients of the cohort stand in it; -1 for any other client."""
-        if not len(self.cohort):
-            return np.full(len(clients), -1)
-        at = np.minimum(np.searchsorted(self.cohort, clients), len(self.cohort) - 1)
-        return np.where(self.cohort[at] == clients, at, -1)
-
-    def is_pending(self, client: int) -> bool:
-        """Return whether a client is in the cohort and has not been reported."""
-        at = int(np.searchsorted(self.cohort, client))
-        return (
-            at < len(self.cohort)
-            and int(self.cohort[at]) == client
-            and int(self.outcome[at]) == PENDING
-        )
+        """Return where clients of the cohort stand in it."""
+        return np.searchsorted(self.cohort, clients)
 
     @property
     def pending(self) -> IntArray:
@@ -134,13 +111,10 @@ class Round:
         """
         if not np.isnan(self.measured_s):
             return self.measured_s
-        fresh = self.fresh
-        if np.count_nonzero(fresh) >= self.target_responses:
-            waited = fresh
-        else:
+        waited = self.fresh
+        if np.count_nonzero(waited) < self.target_responses:
             waited = (self.outcome >= 0) & ~self.late
-        latency = self.latency_s[waited]
-        latency = latency[~np.isnan(latency)]
+        latency = self.latency_s[waited & ~np.isnan(self.latency_s)]
         return float(latency.max()) if len(latency) else None
 
     def record(self, ids: list[Any]) -> RoundRecord:
@@ -167,41 +141,29 @@ class Round:
             train_loss=float(loss.mean()) if len(loss) else None,
         )
 
-    def copy(self) -> "Round":
-        """Return a copy whose arrays are its own; the cohort never changes."""
-        columns = {name: getattr(self, name).copy() for name in COLUMNS}
-        return replace(self, **columns)
-
-    def restore(self, copy: "Round") -> None:
-        """Take over everything that can change from a copy."""
-        for name in (*COLUMNS, *NUMBERS):
-            setattr(self, name, getattr(copy, name))
-
     def reindexed(self, place: IntArray) -> "Round":
         """Return the round with client k as place[k]; a client without a place is left out."""
         kept = place[self.cohort] >= 0
         columns = {name: getattr(self, name)[kept] for name in COLUMNS}
-        return replace(self, cohort=place[self.cohort[kept]], **columns)
-
-
-COLUMNS = ("outcome", "latency_s", "loss", "late", "aggregated")
-"""Fields of a round that hold one value for each client of the cohort."""
-NUMBERS = tuple(one.name for one in fields(Round) if one.name not in (*COLUMNS, "cohort"))
-"""Fields of a round that hold one value."""
+        columns["cohort"] = place[columns["cohort"]]
+        return replace(self, **columns)
 
 
 class Rounds:
-    """The rounds that are open, or have pending responses, and the latest one; oldest first."""
+    """The rounds that are open, or have pending responses, and the latest one; oldest first.
+
+    A round is replaced when it changes, so a list of all rounds is a snapshot of them.
+    """
 
     MAX_PENDING = 100_000
     """Pending responses at most; beyond it, those of the oldest rounds are abandoned."""
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
-        self._by_number = {one.number: one for one in rounds}
+        self._by_number: dict[int, Round] = {}
         self._of_client: dict[int, list[int]] = {}  # rounds in which a client is pending
         self.n_pending = 0  # in all rounds
-        for one in self._by_number.values():
-            self._add_pending(one)
+        for one in rounds:
+            self._append(one)
 
     def __iter__(self) -> Iterator[Round]:
         return iter(list(self._by_number.values()))
@@ -234,35 +196,44 @@ class Rounds:
 
     def add(self, round: Round, *, keep: int) -> None:  # noqa: A002
         """Add a round that was opened; older ones that need nothing more are dropped."""
-        self._by_number[round.number] = round
-        self._add_pending(round)
+        self._append(round)
         if aged := self._by_number.get(round.number - keep):
             self.release(aged, keep=keep)
-        self._abandon_oldest(keep)
+        if self.n_pending > self.MAX_PENDING:
+            for one in list(self)[:-1]:
+                self.abandon(one.number, one.pending, keep=keep)
+                if self.n_pending <= self.MAX_PENDING:
+                    break
 
-    def _abandon_oldest(self, keep: int) -> None:
-        for one in list(self._by_number.values())[:-1]:
-            if self.n_pending <= self.MAX_PENDING:
-                break
-            pending = one.pending
-            one.outcome[one.outcome == PENDING] = ABANDONED
-            self.settle(one, pending.tolist())
-            self.release(one, keep=keep)
-
-    def _add_pending(self, round: Round) -> None:  # noqa: A002
+    def _append(self, round: Round) -> None:  # noqa: A002
+        self._by_number[round.number] = round
         pending = round.pending.tolist()
         for client in pending:
             self._of_client.setdefault(client, []).append(round.number)
         self.n_pending += len(pending)
 
-    def settle(self, round: Round, clients: Iterable[int]) -> None:  # noqa: A002
+    def change(self, number: int) -> Round:
+        """Return a copy of a round that can be changed, and stands in its place from now on."""
+        one = self._by_number[number]
+        columns = {name: getattr(one, name).copy() for name in COLUMNS}
+        self._by_number[number] = changed = replace(one, **columns)
+        return changed
+
+    def settle(self, round: Round, clients: IntArray) -> None:  # noqa: A002
         """Note that clients are not pending in a round any more."""
-        for client in clients:
+        for client in clients.tolist():
             numbers = self._of_client[client]
             numbers.remove(round.number)
             if not numbers:
                 del self._of_client[client]
             self.n_pending -= 1
+
+    def abandon(self, number: int, clients: IntArray, *, keep: int) -> None:
+        """Stop waiting for pending responses of clients to a round."""
+        one = self.change(number)
+        one.outcome[one.positions(clients)] = ABANDONED
+        self.settle(one, clients)
+        self.release(one, keep=keep)
 
     def release(self, round: Round, *, keep: int) -> None:  # noqa: A002
         """Drop a closed round without pending responses, unless it is one of the last few."""
@@ -271,27 +242,9 @@ class Rounds:
         if not round.is_open and not is_recent and not len(round.pending):
             self._by_number.pop(round.number, None)
 
-    def snapshot(self, numbers: Iterable[int], clients: Iterable[int]) -> Callable[[], None]:
-        """Snapshot these rounds, what is pending of clients, and which rounds there are."""
-        by_number, n_pending = dict(self._by_number), self.n_pending
-        copies = {number: by_number[number].copy() for number in numbers}
-        of_client = {k: list(self._of_client.get(k, ())) for k in clients}
-
-        def restore() -> None:
-            for number, copy in copies.items():
-                by_number[number].restore(copy)  # in place: older snapshots refer to this object
-            self._by_number, self.n_pending = by_number, n_pending
-            for client, rounds in of_client.items():
-                if rounds:
-                    self._of_client[client] = rounds
-                else:
-                    self._of_client.pop(client, None)
-
-        return restore
-
     def reindexed(self, place: IntArray) -> "Rounds":
         """Return the same rounds with client k as place[k]."""
-        return Rounds(one.reindexed(place) for one in self._by_number.values())
+        return Rounds(one.reindexed(place) for one in self)
 
     def counts(self, n_clients: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return for each client the rounds in which it is pending, creditable and credited.
@@ -310,17 +263,13 @@ class Rounds:
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rounds as arrays; rounds follow each other in those with a value a client."""
-        rounds = list(self._by_number.values())
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "size": np.array([len(one.cohort) for one in rounds], dtype=np.int64),
-        }
-        for name in NUMBERS:
-            values = np.array([getattr(one, name) for one in rounds])
-            arrays[name] = values.astype(KINDS[name])
-        for name in ("cohort", *COLUMNS):
-            parts = [getattr(one, name) for one in rounds]
-            whole = np.concatenate(parts) if parts else NO_CLIENTS
-            arrays[name] = whole.astype(KINDS[name])
+        rounds = list(self)
+        arrays = {"size": np.array([len(one.cohort) for one in rounds], dtype=np.int64)}
+        for name, start in leaves(Round.of(0)):
+            values = [getattr(one, name) for one in rounds]
+            is_column = isinstance(start, np.ndarray)
+            joined = np.concatenate([start, *values]) if is_column else np.array(values)
+            arrays[name] = joined.astype(np.asarray(start).dtype)
         return arrays
 
     @classmethod
@@ -329,57 +278,31 @@ class Rounds:
     ) -> "Rounds":
         """Return what `to_arrays` stored, checked."""
         _check_arrays(arrays, n_clients, last_round)
-        ends = np.cumsum(arrays["size"]).tolist()
-        rounds = []
-        for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            numbers = {name: arrays[name][i].item() for name in NUMBERS}
-            columns: dict[str, Any] = {
-                name: arrays[name][start:end].copy() for name in ("cohort", *COLUMNS)
-            }
-            columns["outcome"] = columns["outcome"].astype(np.int8)
-            rounds.append(Round(**numbers, **columns))
-        return cls(rounds)
+        ends = np.cumsum(arrays["size"])
+        values: dict[str, Any] = {
+            name: np.split(arrays[name], ends) if name in COLUMNS else arrays[name].tolist()
+            for name in FIELDS
+        }
+        rows = zip(*values.values(), strict=False)  # the last part after a split is empty
+        return cls(Round(**dict(zip(values, row, strict=True))) for row in rows)
 
 
-KINDS: dict[str, Any] = {
-    **dict.fromkeys(("cohort", "size", "number", "n_invited", "target_responses"), np.int64),
-    **dict.fromkeys(("n_available", "status", "outcome"), np.int64),
-    **dict.fromkeys(("is_timed", "is_discarded", "is_reported", "late", "aggregated"), np.bool_),
-    **dict.fromkeys(("deadline_s", "opened_s", "measured_s", "latency_s", "loss"), np.float64),
-}
-"""Types of the arrays in a file."""
-RANGES: dict[str, tuple[float, float]] = {
-    "outcome": (ABANDONED, len(OUTCOMES) - 1),
-    "status": (OPEN, CONFIRMED),
-    "latency_s": validation.LATENCY_RANGE,
-    "loss": (-MAX_LOSS, MAX_LOSS),
-    "n_available": (0, validation.LARGEST),
-    "n_invited": (1, validation.LARGEST),
-    "target_responses": (1, validation.LARGEST),
-    "deadline_s": (0.0, validation.LARGEST_FLOAT),
-    "measured_s": (0.0, validation.LARGEST_FLOAT),
-    "opened_s": (-validation.LARGEST_FLOAT, validation.LARGEST_FLOAT),
-}
-"""Limits of numbers in a file; NaN stands for what is not known."""
+FIELDS = {one.name: one for one in fields(Round)}
+COLUMNS = tuple(name for name, start in leaves(Round.of(0)) if isinstance(start, np.ndarray))
+"""Fields of a round that hold one value for each client of the cohort."""
 
 
 def _check_arrays(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last_round: int) -> None:
     """Check that arrays of a file are those of rounds."""
     n_rounds, size = len(arrays["size"]), arrays["size"]
-    if np.any((size < 0) | (size > len(arrays["cohort"]))):
+    if size.dtype != np.int64 or np.any((size < 0) | (size > len(arrays["cohort"]))):
         raise InvalidInput("rounds/size must count the clients of each cohort")
-    for name, kind in KINDS.items():
-        array = arrays[name]
-        of_clients = name in ("cohort", *COLUMNS)
-        length = int(size.sum()) if of_clients else n_rounds
+    for name, start in leaves(Round.of(0)):
+        array, kind = arrays[name], np.asarray(start).dtype
+        length = int(size.sum()) if name in COLUMNS else n_rounds
         if array.dtype != kind or array.shape != (length,):
-            raise InvalidInput(f"rounds/{name} must hold {length:,} values of type {kind.__name__}")
-        low, high = RANGES.get(name, (-np.inf, np.inf))
-        wrong = (array < low) | (array > high)
-        if wrong.any():
-            raise InvalidInput(f"rounds/{name} holds {array[wrong][0]!s}, which cannot be")
-    if np.isnan(arrays["opened_s"]).any():
-        raise InvalidInput("rounds/opened_s must be numbers")
+            raise InvalidInput(f"rounds/{name} must hold {length:,} values of type {kind}")
+        state.check_limits(f"rounds/{name}", FIELDS[name], array)
     numbers = arrays["number"]
     if np.any(np.diff(numbers) <= 0) or np.any(numbers < 1) or np.any(numbers > last_round):
         raise InvalidInput("rounds must be numbered in their order, up to the last round")
@@ -391,8 +314,7 @@ def _check_arrays(arrays: Mapping[str, npt.NDArray[Any]], n_clients: int, last_r
         raise InvalidInput("a round is open that has late or aggregated responses")
     if np.any(late & (outcome < OK)) or np.any(aggregated & (outcome != OK)):
         raise InvalidInput("a client is late, or aggregated, that has not responded")
-    ends = np.cumsum(size).tolist()
-    for start, end in zip([0, *ends], ends, strict=False):
-        cohort = arrays["cohort"][start:end]
-        if np.any(np.diff(cohort) <= 0) or np.any(cohort < 0) or np.any(cohort >= n_clients):
-            raise InvalidInput("a cohort must hold distinct clients, sorted")
+    cohort, of_round = arrays["cohort"], np.repeat(np.arange(n_rounds), size)
+    is_same_round = np.diff(of_round) == 0
+    if np.any(is_same_round & (np.diff(cohort) <= 0)) or np.any(cohort >= n_clients):
+        raise InvalidInput("a cohort must hold distinct clients, sorted")

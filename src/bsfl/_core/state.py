@@ -6,9 +6,9 @@ stays as it is.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +55,10 @@ class ClientState:
 
     @classmethod
     def of(cls, n_clients: int, **others: Any) -> Self:
-        """Return the state before the first round."""
-        columns = {}
+        """Return the state before the first round, with the fields that are given."""
+        columns: dict[str, Any] = {}
         for one in fields(cls):
-            if "start" in one.metadata:
+            if "start" in one.metadata and one.name not in others:
                 start = one.metadata["start"]
                 kind: Any = np.int64 if type(start) is int else None
                 if one.metadata["narrow"]:
@@ -147,15 +147,7 @@ def restore_state(
     *,
     last_round: int = MAX_ROUNDS,
 ) -> State:
-    """Return a state with what is stored of it, checked.
-
-    Args:
-        init: Returns a fresh state for a number of clients.
-        n_clients: How many clients have a row.
-        arrays: What is stored.
-        name: What it is stored under.
-        last_round: The last round that was opened.
-    """
+    """Return a state of which `init` makes a fresh one, with what is stored of it, checked."""
     state, of_clients = init(n_clients), client_leaves(init)
     if state is None:
         return None
@@ -190,32 +182,33 @@ def validate(state: State, last_round: int = MAX_ROUNDS) -> None:
         if is_dataclass(value):
             validate(value, last_round)
         else:
-            _check_limits(one, np.asarray(value), last_round)
+            check_limits(one.name, one, np.asarray(value), last_round)
     if hasattr(state, "check"):
         state.check()
 
 
-def _check_limits(one: "Field[Any]", values: npt.NDArray[Any], last_round: int) -> None:
+def check_limits(
+    name: str, of: "Field[Any]", values: npt.NDArray[Any], last_round: int = MAX_ROUNDS
+) -> None:
+    """Check that the numbers of a field, stored under a name, are within its limits."""
     if values.dtype.kind == "b":
         return
-    most = MAX_ROUNDS if values.dtype == np.int32 else LARGEST
-    values = values.astype(np.int64 if values.dtype.kind == "i" else np.float64, copy=False)
-    start = one.metadata.get("start", one.default if isinstance(one.default, int | float) else 0)
-    low, high = one.metadata.get("low"), one.metadata.get("high")
-    if high == ROUNDS:
+    is_whole = values.dtype.kind == "i"
+    start = of.metadata.get("start", of.default if isinstance(of.default, int | float) else 0)
+    low, high = of.metadata.get("low"), of.metadata.get("high")
+    if low is None:
+        low = min(0, start) if is_whole else -LARGEST_FLOAT
+    if high is None:
+        high = LARGEST if is_whole else LARGEST_FLOAT
+        high = MAX_ROUNDS if values.dtype == np.int32 else high
+    elif high == ROUNDS:
         high = last_round + 1
-    if values.dtype.kind == "i":
-        fine = (values >= (min(0, start) if low is None else low)) & (
-            values <= (most if high is None else high)
-        )
-    else:
-        fine = (values >= (-LARGEST_FLOAT if low is None else low)) & (
-            values <= (LARGEST_FLOAT if high is None else high)
-        )
-        if not np.isfinite(start):  # as it is before anything was learned
-            fine |= np.isnan(values) if np.isnan(start) else values == start
+    values = values.astype(np.int64 if is_whole else np.float64, copy=False)
+    fine = (values >= low) & (values <= high)
+    if not np.isfinite(start):  # as it is before anything was learned
+        fine |= np.isnan(values) if np.isnan(start) else values == start
     if not fine.all():
-        raise InvalidInput(f"{one.name} holds {values[~fine].flat[0]!s}, which cannot be")
+        raise InvalidInput(f"{name} holds {values[~fine].flat[0]!s}, which cannot be")
 
 
 def copy_rows(old: State, new: State) -> None:
@@ -230,39 +223,29 @@ def copy_rows(old: State, new: State) -> None:
 
 
 def drop_rows(state: State, kept: npt.NDArray[np.bool_], init: Callable[[int], State]) -> State:
-    """Return a state without the rows of the clients that are not kept.
-
-    Args:
-        state: The state of all clients.
-        kept: Whether each client is kept.
-        init: Returns a fresh state for a number of clients.
-    """
-    smaller, of_clients = init(int(np.count_nonzero(kept))), client_leaves(init)
+    """Return a state of which `init` makes a fresh one, with the rows of kept clients alone."""
+    rows = np.flatnonzero(kept)
+    smaller, of_clients = init(len(rows)), client_leaves(init)
     for name, known in leaves(state):
-        set_leaf(smaller, name, known[kept] if name in of_clients else known)
+        set_leaf(smaller, name, known[rows] if name in of_clients else known)
     if hasattr(smaller, "recount"):
         smaller.recount()
     return smaller
 
 
-def snapshot(state: State, rows: npt.NDArray[np.int64] | None, *names: str) -> Callable[[], None]:
-    """Snapshot these rows and everything that has no rows; calling the result restores them.
+def snapshot(state: State, rows: npt.NDArray[np.int64], n_rows: int) -> Callable[[], None]:
+    """Snapshot everything but other clients' rows; calling the result restores it.
 
-    Args:
-        state: A state.
-        rows: The rows that may change; None: all.
-        names: The fields that may change; none given: all fields, also of nested states.
+    Large arrays with n_rows rows, one for each client, are copied by row, all others whole.
     """
     saved: list[tuple[State, str, Any, Any, Any]] = []
-    last = -1 if rows is None else rows.max(initial=0)
     parts = [state]
     for part in parts:
-        for name in names or _field_names(part.__class__) or ():
+        for name in _field_names(part.__class__) or ():
             value, where, numbers = getattr(part, name), None, None
             if isinstance(value, np.ndarray):
-                by_row = value.size > COPIED_WHOLE and len(value) > last >= 0
-                where = rows if by_row else ...
-                numbers = value[where] if by_row else value.copy()
+                where = rows if value.size > COPIED_WHOLE and len(value) == n_rows else ...
+                numbers = value[where].copy()
             elif _field_names(value.__class__) is not None:
                 parts.append(value)
             saved.append((part, name, value, where, numbers))
@@ -294,30 +277,3 @@ def check_storable(init: Callable[[int], State]) -> None:
                 f"{name} of the state of a policy must be an array of numbers or a number, so "
                 f"that it can be saved, got {kind or type(value).__name__}"
             )
-
-
-def make_room(state: ClientState, n: int) -> None:
-    """Give the columns of a state at least n rows; capacity doubles."""
-    fresh: Any = None
-    for name, old in list(leaves(state)):
-        if isinstance(old, np.ndarray) and len(old) < n:
-            if fresh is None:
-                fresh = type(state).of(max(n, 2 * len(old)))
-            column: npt.NDArray[Any] = getattr(fresh, name)
-            if old.ndim > 1:
-                column = np.full((len(column), *old.shape[1:]), np.nan)
-            column[: len(old)] = old
-            setattr(state, name, column)
-
-
-S = TypeVar("S", bound=ClientState)
-
-
-def kept_rows(state: S, kept: npt.NDArray[np.bool_]) -> S:
-    """Return a state with the kept rows alone."""
-    columns = {
-        name: value[: len(kept)][kept]
-        for name, value in leaves(state)
-        if isinstance(value, np.ndarray)
-    }
-    return replace(state, **columns)

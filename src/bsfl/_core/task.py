@@ -49,12 +49,7 @@ class TaskState(ClientState):
 
 
 class TaskView(StateView):
-    """What policies and reports read of the task: read-only arrays over dense indices.
-
-    Attributes:
-        invitations, participations, dropped, fair_count, last_selected, last_loss: Columns of
-            TaskState.
-    """
+    """What policies and reports read of the task: columns of TaskState, read-only."""
 
     invitations: IntArray = Column()  # type: ignore[assignment]
     participations: IntArray = Column()  # type: ignore[assignment]

@@ -174,15 +174,14 @@ def _rounded(values: FloatArray) -> list[float | None]:
 
 
 def settings_entry(engine: Engine) -> Entry:
-    """Return the settings of an engine that can be assigned; None: infinite, or none."""
-    plan = {name: None if x == math.inf else x for name, x in asdict(engine.plan).items()}
-    return {"kind": "settings", "plan": plan, "max_open_rounds": engine.max_open_rounds}
+    """Return the settings of an engine that can be assigned."""
+    plan, n = asdict(engine.plan), engine.max_open_rounds
+    return {"kind": "settings", "plan": plan, "max_open_rounds": n}
 
 
 def settings_of(entry: Entry) -> tuple[RoundPlan, int]:
     """Return the plan and max_open_rounds of an entry."""
-    plan = {name: x for name, x in entry["plan"].items() if x is not None}
-    return RoundPlan(**plan), natural("max_open_rounds", entry["max_open_rounds"])
+    return RoundPlan(**entry["plan"]), natural("max_open_rounds", entry["max_open_rounds"])
 
 
 # --- replay --------------------------------------------------------------------------------------

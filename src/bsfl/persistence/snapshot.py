@@ -6,6 +6,7 @@ can make us reserve.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,6 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.clients import ClientIds, ids_of
 from bsfl._core.engine import Engine
-from bsfl._core.policies import check_forgettable, check_policy
 from bsfl._core.pool import PoolState
 from bsfl._core.rounds import Rounds
 from bsfl._core.state import check_storable, leaves, restore_state
@@ -23,7 +23,8 @@ from bsfl.errors import CorruptFile, InvalidInput, NewerFormat, NotAStateFile
 from bsfl.persistence import statefile
 from bsfl.persistence.saved_policy import described_policy, policy_of
 from bsfl.persistence.statefile import Arrays
-from bsfl.types import MAX_FEATURES
+from bsfl.policy import check_forgettable, check_policy
+from bsfl.types import MAX_FEATURES, RoundPlan
 
 if TYPE_CHECKING:
     from bsfl.policy import Policy
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 Header = dict[str, Any]
 S = TypeVar("S", bound="Scheduler")
-PLAN = {
-    "target_responses": "cohort_size",
-    **{name: name for name in ("over_selection", "deadline_s", "min_responses", "late")},
-    **{name: name for name in ("max_staleness", "lifetime_s")},
-}
-"""Settings of a plan, and their names in a Scheduler."""
 FAULTS = (
     *(InvalidInput, ArithmeticError, LookupError, TypeError, ValueError, AttributeError),
     *(RecursionError, np.linalg.LinAlgError),
@@ -55,7 +50,7 @@ def contents(scheduler: "Scheduler") -> tuple[Header, Arrays]:
     header = {
         "schema": SCHEMA,
         **described_policy(engine.policy),
-        **{given: getattr(engine.plan, name) for name, given in PLAN.items()},
+        "plan": asdict(engine.plan),
         "max_open_rounds": engine.max_open_rounds,
         "forget_after": scheduler.forget_after,
         "seed": engine.seed,
@@ -123,9 +118,11 @@ def _restored(
     reads_state: bool,
 ) -> S:
     """Return a scheduler with the ids and the state in a file, checked."""
-    names = (*PLAN.values(), "max_open_rounds", "forget_after", "seed")
-    scheduler = cls(policy, **{name: header[name] for name in names}, clock=clock)
+    plan, names = RoundPlan(**header["plan"]), ("max_open_rounds", "forget_after", "seed")
+    others = {name: header[name] for name in names}
+    scheduler = cls(policy, cohort_size=plan.target_responses, **others, clock=clock)
     ids, engine = ids_of(_below("ids/", arrays)), scheduler._engine
+    engine.plan = plan
     n, (n_stored, n_features) = len(ids), arrays["pool/features"].shape
     if n_stored != n or n_features > MAX_FEATURES:
         raise InvalidInput(f"{n_stored:,} clients have {n:,} ids and {n_features:,} features")

@@ -18,9 +18,7 @@ class Invitation:
     """One client that was invited to train.
 
     Attributes:
-        client: The invited client.
-        round: The round that it was invited to.
-        sent_at: When, on the server's clock.
+        sent_at: When it was sent, on the server's clock.
         due_at: When it is reported as a timeout unless it has responded.
         expires_at: When it expires; a later response is ignored.
         is_reported: Whether its result was reported to the scheduler.

@@ -83,25 +83,25 @@ class RoundManager(Generic[Token]):
             at: When sending began, on the clock of these rounds; None: when the round was opened.
             timeout_s: Seconds after which this round ends; None: the plan alone decides.
         """
-        cohort = self._cohort or Cohort([], round=0, n_invited=0, target_responses=1)
+        cohort, plan = self._cohort, self.plan
+        if cohort is None:
+            raise InvalidInput("no round was opened; call open first")
         if foreign := tokens.keys() - set(cohort):
             raise InvalidInput(f"tokens must name clients of the cohort, got {min(foreign)!r}")
         if at is not None:
             self._started_at = at
-        self._round = RunningRound(self.plan, cohort, timeout_s)
-        start, expiry_s = self._started_at, self.plan.expiry_s(timeout_s)
-        due_s = expiry_s if self.plan.late == "apply" else self.plan.due_s(timeout_s)
-        self._invited = {
-            client: Invitation(
+        self._round = RunningRound(plan, cohort, timeout_s)
+        start, expiry_s = self._started_at, plan.expiry_s(timeout_s)
+        due_s = expiry_s if plan.late == "apply" else plan.due_s(timeout_s)
+        self._invited = {}
+        for client, token in tokens.items():
+            self._invited[client] = Invitation(
                 client=client,
                 round=cohort.round,
                 sent_at=start,
                 due_at=start + due_s,
                 expires_at=start + expiry_s,
             )
-            for client in tokens
-        }
-        for client, token in tokens.items():
             self.invitations.open(token, self._invited[client])
         unsent = [client for client in cohort if client not in tokens]
         for client in unsent:
@@ -131,16 +131,16 @@ class RoundManager(Generic[Token]):
         for token, observation in observations.items():
             invitation = self.invitations.settle(token)
             client, is_ok = invitation.client, observation.outcome == "ok"
+            is_running = self._is_running(invitation)
+            if is_running:
+                self._running.record(client, observation.outcome, observation.latency_s)
             if is_ok:
                 self.seen.add(client)
-            is_kept = False
-            if self._is_running(invitation):
-                self._running.record(client, observation.outcome, observation.latency_s)
-                is_kept = client in self._running.kept
-            else:
-                self._n_late += is_ok
-            if is_ok and not is_kept:
-                late.append((invitation, self._late(observation)))
+                self._n_late += not is_running
+            if is_ok and not (is_running and client in self.kept):
+                if self.plan.late == "drop":
+                    observation = Observation(latency_s=observation.latency_s)
+                late.append((invitation, observation))
             else:
                 fresh.append((invitation, observation))
         overdue = [one for one in self.invitations.overdue() if not self._is_running(one)]
@@ -175,7 +175,7 @@ class RoundManager(Generic[Token]):
         """
         ended, waited_s, cohort = self._running, self.waited_s, self._cohort
         assert cohort is not None
-        overdue = ended.missing if waited_s >= ended.due_s else ()
+        overdue = ended.missing if waited_s >= ended.plan.due_s(ended.timeout_s) else ()
         settles_s = self.plan.expiry_s(ended.timeout_s) if self.plan.late == "apply" else 0.0
         if waited_s >= settles_s:
             unresponsive = [self._invited[client] for client in overdue]
@@ -208,11 +208,6 @@ class RoundManager(Generic[Token]):
     def _observed_now(self, invitation: Invitation, outcome: Outcome) -> Observation:
         """Return the observation of an invitation whose result is known now."""
         return Observation(latency_s=self.invitations.waited_s(invitation), outcome=outcome)
-
-    def _late(self, observation: Observation) -> Observation:
-        """Return what is reported of a late response: of a dropped one its latency alone."""
-        is_dropped = self.plan.late == "drop"
-        return Observation(latency_s=observation.latency_s) if is_dropped else observation
 
     def _report(self, results: Iterable[tuple[Invitation, Observation]]) -> None:
         """Report results to the scheduler round by round, except those that were reported."""

@@ -24,13 +24,9 @@ class RunningRound:
     (False, True, ('bob',), ('ann',))
 
     Attributes:
-        plan: The numbers of the round.
-        cohort: The clients that were invited; distinct.
         timeout_s: Seconds after which the caller ends it; None: the plan alone decides.
         outcomes: Outcomes of the clients that responded or failed, in the order of arrival.
         latencies: Seconds of each client that responded, in the same order.
-        due_s: When responses are overdue.
-        limit_s: When the round ends without its min_responses.
     """
 
     plan: RoundPlan
@@ -38,12 +34,6 @@ class RunningRound:
     timeout_s: float | None = None
     outcomes: dict[ClientId, Outcome] = field(init=False, default_factory=dict)
     latencies: dict[ClientId, float] = field(init=False, default_factory=dict)
-    due_s: float = field(init=False)
-    limit_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.due_s = self.plan.due_s(self.timeout_s)
-        self.limit_s = self.plan.limit_s(self.timeout_s)
 
     def record(self, client: ClientId, outcome: Outcome, latency_s: float | None = None) -> None:
         """Record the outcome of one client, with a latency if it is "ok"."""
@@ -55,7 +45,8 @@ class RunningRound:
     @property
     def closes_at(self) -> float:
         """When the round ends without further responses; may be past."""
-        return self.due_s if len(self.latencies) >= self.plan.min_responses else self.limit_s
+        is_enough = len(self.latencies) >= self.plan.min_responses
+        return self.plan.due_s(self.timeout_s) if is_enough else self.plan.limit_s(self.timeout_s)
 
     def is_over(self, waited_s: float) -> bool:
         """Return whether the target is reached, no client is missing, or the time is up."""
@@ -114,10 +105,9 @@ class RoundResult:
 
     def line(self) -> str:
         """Return a line for the log: how long the round took, and which clients did not respond."""
-        client = self.slowest
         slowest = "no response"
-        if client is not None:
-            slowest = f"slowest {client!r} after {self.latencies[client]:.1f} s"
+        if self.slowest is not None:
+            slowest = f"slowest {self.slowest!r} after {self.latencies[self.slowest]:.1f} s"
         return (
             f"bsfl: {len(self.kept)} of {len(self.cohort)} clients in {self.duration_s:.1f} s, "
             f"{slowest}, {_counted('timed out', self.timeouts)}, "

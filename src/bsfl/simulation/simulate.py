@@ -14,8 +14,7 @@ import numpy as np
 from bsfl import validation
 from bsfl._core.engine import Engine
 from bsfl._core.events import CloseRound, Describe, OpenRound, Respond, SetAvailability
-from bsfl._core.policies import check_policy
-from bsfl.policy import Policy
+from bsfl.policy import Policy, check_policy
 from bsfl.rounds import Buffer, BufferPlan
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.false_reports import FalseReports

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from bsfl._core.policies import check_policy as check_is_policy
 from bsfl.errors import InvalidInput
 from bsfl.policy import Policy
+from bsfl.policy import check_policy as check_is_policy
 from bsfl.testing import select_checks as select
 from bsfl.testing import state_checks as state
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bsfl._core.policies import check_forgettable
 from bsfl._core.state import leaves
 from bsfl.errors import InvalidInput
-from bsfl.policy import Policy, Selection
+from bsfl.policy import Policy, Selection, check_forgettable
 from bsfl.testing.driver import PolicyDriver, contents, response
 
 K, M = 12, 4

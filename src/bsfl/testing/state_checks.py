@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from bsfl._core.events import Forget, Join, Leave
-from bsfl._core.policies import check_forgettable
 from bsfl._core.state import check_storable, client_leaves, leaves
 from bsfl.errors import InvalidInput
-from bsfl.policy import LOSS, LOSSES_FROM_0, SAMPLES, Policy, PolicyWrapper
+from bsfl.policy import LOSS, LOSSES_FROM_0, SAMPLES, Policy, PolicyWrapper, check_forgettable
 from bsfl.scheduler import Scheduler
 from bsfl.testing.driver import PolicyDriver, response
 from bsfl.testing.select_checks import K, M, check_cohort, cohort_of, start

@@ -1,20 +1,16 @@
 """Means over seeds with 95 % intervals."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from bsfl.extras import optional_imports
 from bsfl.types import FloatArray
 
-# Student's t at 97.5 % for 1, 2, ... degrees of freedom
-_STUDENT = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
+with optional_imports():
+    from scipy.special import stdtrit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +49,33 @@ def seeds_in_words(n: int, more: str = "") -> str:
 
 
 def interval(values: npt.ArrayLike) -> Interval:
-    """Return the mean of a few values and its 95 % Student interval.
+    """Return the mean of a few values and its 95 % confidence interval.
 
-    >>> interval(np.array([1.0, 2.0, 3.0])).high
+    >>> interval([1.0, 2.0, 3.0]).high
     4.484...
     """
     mean, half = (float(x) for x in band(np.asarray(values, dtype=np.float64)))
     return Interval(mean, mean - half, mean + half)
 
 
+def prediction_interval(values: npt.ArrayLike) -> Interval:
+    """Return the mean of a few values and the 95 % prediction interval of the next value.
+
+    It is sqrt(n + 1) times as wide as the confidence interval of the mean.
+
+    >>> prediction_interval([1.0, 2.0, 3.0]).high
+    6.968...
+    """
+    confidence = interval(values)
+    half = (confidence.high - confidence.mean) * math.sqrt(np.size(values) + 1)
+    return Interval(confidence.mean, confidence.mean - half, confidence.mean + half)
+
+
 def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and half width of the 95 % interval along the first axis (the seeds)."""
+    """Return mean and half width of the 95 % Student interval along the first axis (the seeds)."""
     n = len(values)
     mean = np.asarray(values.mean(axis=0))
     if n < 2:
         return mean, np.full_like(mean, np.nan)
-    quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else 1.96 + 2.4 / (n - 1)
     with np.errstate(invalid="ignore"):  # a diverged run has no spread
-        return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))
-
-
-def at_same_gini(front: Iterable[tuple[float, float]], uneven: float) -> float:
-    """Return the time on a front of (time, Gini) at a Gini, beyond its ends that of the end.
-
-    A point that another beats in both is no part of the front.
-
-    >>> at_same_gini([(10.0, 0.1), (4.0, 0.5), (6.0, 0.7)], 0.3)
-    7.0
-    """
-    points = sorted((g, time_s) for time_s, g in front)
-    best = np.minimum.accumulate([time_s for _, time_s in points])
-    return float(np.interp(uneven, [g for g, _ in points], best))
+        return mean, stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(n)

@@ -9,10 +9,11 @@ from bsfl.estimators.fairness import gini, participation
 from bsfl.experiments.results import took_part
 from bsfl.experiments.run_file import Records
 from bsfl.experiments.scenario import Scenario
-from bsfl.experiments.statistics import at_same_gini, interval
+from bsfl.experiments.statistics import interval
 from bsfl.frame import Better
 from bsfl.report.plots import Line, Panel, Plot, curve
 from bsfl.studies.ablations import Ablation, Found, Row, mean
+from bsfl.studies.study import at_same_gini
 
 TURNS_LEFT_OUT = 3
 """How often every client is selected, on average, in the exploration phase."""
@@ -43,7 +44,7 @@ class ConfidenceWidth(Ablation):
 
     better: ClassVar[Mapping[str, Better]] = {}  # fleets and weights differ
 
-    def verdict(self, rows: Sequence[Row]) -> str:
+    def headline(self, rows: Sequence[Row]) -> str:
         over: dict[str, list[float]] = {}
         for row in rows:
             index = str(row["index"]).rpartition("-")[0]
@@ -77,7 +78,7 @@ class ConfidenceWidth(Ablation):
                         "fleet": name.removeprefix("ablation-radius-"),
                         "index": label,
                         "time over genie at this Gini": interval(ratio),
-                        "Gini": interval([uneven for _, uneven in own]),
+                        "gini": interval([uneven for _, uneven in own]),
                         "exploration (s)": interval([t[: left_out(scenario)].sum() for t in taken]),
                         "regret over the paper's": interval(regret) if shared in label else None,
                     }

@@ -1,6 +1,7 @@
 """Intervals, with scipy's distributions as the independent oracle."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ pytest.importorskip("scipy", reason="statistics need the extra sim")
 
 from scipy import stats
 
+from bsfl.errors import MissingExtra
 from bsfl.experiments.statistics import Interval, band, interval, prediction_interval
 
 
@@ -58,3 +60,9 @@ def test_a_band_is_an_interval_at_every_point():
 )
 def test_a_mean_has_three_digits_and_its_interval_as_many_decimals(mean, half, text):
     assert Interval(mean, mean - half, mean + half).text() == text
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(MissingExtra, match=r"this needs scipy.*sim"):
+        interval([1.0, 2.0])

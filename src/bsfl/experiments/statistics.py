@@ -6,11 +6,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.extras import optional_imports
+from bsfl.extras import optional_module
 from bsfl.types import FloatArray
-
-with optional_imports():
-    from scipy.special import stdtrit
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +74,6 @@ def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     mean = np.asarray(values.mean(axis=0))
     if n < 2:
         return mean, np.full_like(mean, np.nan)
+    quantile = optional_module("scipy.special").stdtrit(n - 1, 0.975)
     with np.errstate(invalid="ignore"):  # a diverged run has no spread
-        return mean, stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(n)
+        return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))

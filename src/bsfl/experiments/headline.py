@@ -8,9 +8,6 @@ from bsfl.experiments.statistics import interval
 from bsfl.experiments.summary import Summary
 from bsfl.types import FloatArray
 
-ONE_SEED_RATIO = 1.28
-"""Ratio that two equal policies may show with one seed: their times to the target differ by about a
-tenth from seed to seed (see the leaderboard), and 1 + 1.96 sqrt(2) / 10 = 1.28."""
 SPEED_UPS = {"time_to_target_s": "target_speed_up", "mean_round_s": "round_speed_up"}
 """The speed-up over the baseline, by the metric that decides."""
 
@@ -28,20 +25,16 @@ def winner(summary: Summary) -> Winner | None:
 
     It has the shortest time to the target or, where nothing is trained, the shortest mean round.
     Oracles do not compete, unless there are no other policies. Two policies differ significantly if
-    the 95 % interval of their ratio, seed by seed, excludes 1; with one seed, if they differ by
-    more than ONE_SEED_RATIO. A policy without the target took at least as long as it ran.
+    the 95 % interval of their ratio, seed by seed, excludes 1; one seed cannot show that. A policy
+    without the target took at least as long as it ran.
     """
     ranked, key = summary.ranked(), summary.ranking[0]
     first, *others = [k for k in ranked if k not in summary.oracles] or ranked
     if summary.interval(first, key) is None:
         return None
     own = summary.policies[first][key]
-    tied = []
-    for label in others:
-        ratio = interval(_at_least(summary, label, key) / own)
-        if ratio.mean < ONE_SEED_RATIO if summary.seeds == 1 else ratio.low <= 1.0:
-            tied.append(label)
-    return Winner(first, tuple(tied))
+    ratios = {label: interval(_at_least(summary, label, key) / own) for label in others}
+    return Winner(first, tuple(label for label, ratio in ratios.items() if not ratio.low > 1.0))
 
 
 def _at_least(summary: Summary, label: str, key: str) -> FloatArray:
@@ -80,18 +73,18 @@ def _result(summary: Summary, best: Winner) -> str:
         return f"{label} {result}; its mean round takes {round_s} s."
     if speed_up := summary.interval(label, SPEED_UPS[key]):
         result += f", {speed_up.text('.2f')} times as fast as {base}"
-        result += " (not significant)" * (base in best.tied)
+        result += " (not significant)" * (base in best.tied and summary.seeds > 1)
     base_s = summary.text(base, "mean_round_s")
     return f"{label} {result}; its mean round takes {round_s} s, that of {base} {base_s} s."
 
 
 def _significance(summary: Summary, best: Winner) -> str:
-    if best.tied:
-        return f"Tied with it: {', '.join(best.tied)}."
     if len(summary.policies) - len(summary.oracles) < 2:
         return ""
     if summary.seeds == 1:
         return "One seed cannot show whether its lead is significant."
+    if best.tied:
+        return f"Tied with it: {', '.join(best.tied)}."
     return "Its lead over all others is significant."
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from bsfl.experiments.headline import ONE_SEED_RATIO, headline, winner
+from bsfl.experiments.headline import headline, winner
 from bsfl.experiments.metrics import METRICS
 from bsfl.experiments.summary import Summary
 from bsfl.experiments.tables import Cell, Column, Table, metric_column
@@ -52,7 +52,6 @@ def winners_table(summaries: Sequence[Summary]) -> Table:
         title="The first policy to reach the target, by scenario",
         columns=[Column("scenario"), Column("policy"), *times, Column("tied")],
         rows=rows,
-        note=f"Tied: within {ONE_SEED_RATIO:g} times its time, as equals may differ with one seed."
-        if all(summary.seeds == 1 for summary in summaries)
-        else "Tied: the 95 % interval of the ratio of times, seed by seed, includes 1.",
+        note="Tied: the 95 % interval of the ratio of times, seed by seed, includes 1, or there is "
+        "one seed and no interval.",
     )

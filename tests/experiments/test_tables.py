@@ -90,11 +90,12 @@ def test_a_notebook_shows_the_same():
 
 
 def test_a_terminal_breaks_long_names_at_underscores():
-    table = Table(title="", columns=[Column("policy"), Column("time_to_target_s")], rows=[["a", 1]])
-    console = Console(width=30)
+    columns = [Column(title) for title in ("policy", "time_to_target_s", "min_participation")]
+    table = Table(title="", columns=columns, rows=[["a", 1, 2]])
+    console = Console(width=60)
     with console.capture() as capture:
         console.print(drawn(table))
-    assert capture.get().split()[:3] == ["time_to_", "policy", "target_s"]
+    assert capture.get().split()[:5] == ["time_to_", "min_", "policy", "target_s", "participation"]
 
 
 def test_a_column_of_a_table_is_that_of_the_data_frame():

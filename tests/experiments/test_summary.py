@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -83,3 +84,8 @@ def test_the_summary_by_hand(tmp_path):
     assert row["regret"]["mean"] == pytest.approx(np.mean(regret))
     assert made["theorem_1_bound"] > max(regret)
     json.dumps(made, allow_nan=False)
+
+
+def test_a_summary_can_be_pickled(tmp_path):
+    made = summarise(run_scenario(parse(), tmp_path, jobs=1))
+    assert pickle.loads(pickle.dumps(made)).as_json() == made.as_json()

@@ -5,9 +5,10 @@ import pytest
 
 from bsfl.estimators.fairness import gini
 from bsfl.experiments import find_scenario, parse_scenario, run_scenario
+from bsfl.experiments.statistics import at_same_gini
 from bsfl.report import figures_matplotlib
 from bsfl.studies import ABLATIONS, STUDIES, ablations, radius
-from bsfl.studies.study import Effort, at_same_gini
+from bsfl.studies.study import Effort
 
 TRAINING = {"rounds", "malicious-clients"}
 """Ablations that are not about options of BSFL."""

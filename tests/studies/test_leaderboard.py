@@ -10,10 +10,11 @@ pytest.importorskip("jax", reason="training needs the extra sim")
 from bsfl.errors import InvalidInput
 from bsfl.experiments import Results, find_scenario, open_results, parse_scenario, run_scenario
 from bsfl.experiments.metrics import METRICS, at_equal_times, evaluated, find_target, time_to
+from bsfl.experiments.statistics import at_same_gini
 from bsfl.experiments.summary import summarise
 from bsfl.policies import POLICIES, make_policy
 from bsfl.studies import leaderboard as lb
-from bsfl.studies.study import Effort, at_same_gini, with_policies
+from bsfl.studies.study import Effort, with_policies
 
 CONTENT = {
     "title": "a small <suite>",
@@ -125,7 +126,6 @@ def test_the_page_and_the_tables_show_it(board):
     assert [column.title for column in table.columns] == [
         "policy",
         *(m.name for m in METRICS.values() if "board" in m.wide + m.short),
-        lb.OVER_FRONT,
     ]
     assert all(len(row) == len(table.columns) for row in table.rows)
     assert (folder / "report.md").read_text().count("| bsfl |") == 1
@@ -184,11 +184,11 @@ def test_the_front_is_read_between_weights_and_never_beyond_its_even_end(board):
     assert at_same_gini(front, 0.7) == 4.0, "6 s is beaten in both"
     assert at_same_gini(front, 0.9) == 2.0
     results = open_results(board[1] / "small")
-    key = lb.OVER_FRONT
+    key = "round_over_bsfl_at_gini"
     for uneven, expected in ((0.0, True), (1.0, False)):
-        rows = summarise(results, {**METRICS, key: lb.over_front([(7.0, uneven)])}).policies
+        rows = summarise(results, [(7.0, uneven)]).policies
         assert (key in rows["random"]) == expected, "nobody is as even as the front's end"
-    own = summarise(results, {**METRICS, key: lb.over_front([(7.0, 0.0)])})
+    own = summarise(results, [(7.0, 0.0)])
     ratio = own.mean("random", "mean_round_s") / 7.0
     assert own.mean("random", key) == pytest.approx(ratio)
 

@@ -63,6 +63,5 @@ def drawn(table: Table) -> Drawn:
 
 def _in_lines(title: str) -> str:
     """Return a title in lines that end at spaces and underscores, for narrow columns."""
-    return "\n".join(wrap(title.replace("_", "_ "), HEAD_WIDTH, break_long_words=False)).replace(
-        "_ ", "_"
-    )
+    lines = wrap(title.replace("_", "_ "), HEAD_WIDTH, break_long_words=False)
+    return "\n".join(lines).replace("_ ", "_")

@@ -6,7 +6,7 @@ a new metric is a new entry there.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from bsfl.estimators.fairness import capped_shares, gini, participation
 from bsfl.experiments.results import Results, took_part
 from bsfl.experiments.run_file import Records
 from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.statistics import at_same_gini
 from bsfl.simulation.regret import growth_exponent
 from bsfl.types import BoolArray, FloatArray
 
@@ -93,11 +94,19 @@ def time_to(results: Results, label: str, target: Target) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRuns:
-    """The runs of one policy, one for every seed; the target is None where nothing is trained."""
+    """The runs of one policy, one for every seed.
+
+    Attributes:
+        results: The runs of all policies.
+        label: The policy.
+        target: None where nothing is trained.
+        front: (mean round in seconds, Gini) of BSFL with many weights, to compare with.
+    """
 
     results: Results
     label: str
     target: Target | None
+    front: Sequence[tuple[float, float]] = ()
 
     @property
     def scenario(self) -> Scenario:
@@ -230,6 +239,14 @@ def _early_regret_exponents(of: PolicyRuns) -> list[float] | None:
     return _regret_exponents(of, start, 10 * start)
 
 
+def _over_front(of: PolicyRuns) -> list[float] | None:
+    """Return the mean round over that of the front at the same Gini, one number for all seeds."""
+    uneven = float(_ginis(of).mean())
+    if not of.front or uneven < min(g for _, g in of.front):
+        return None
+    return [_mean_rounds(of).mean() / at_same_gini(of.front, uneven)]
+
+
 # fmt: off
 _TABLE = (
     Metric("time_to_target_s", ",.0f", "less", _times,
@@ -287,6 +304,9 @@ _TABLE = (
     Metric("selection_ms", ".2f", "less",
            lambda of: [1000 * s for s in of.results.selection_s(of.label)] or None,
            "wall-clock time of selecting and learning in a round", short="leaderboard"),
+    Metric("round_over_bsfl_at_gini", ".2f", "less", _over_front,
+           "mean round over BSFL's shortest with any alpha at no larger Gini; below 1 is shorter",
+           short="leaderboard"),
 )
 # fmt: on
 METRICS = {metric.name: metric for metric in _TABLE}

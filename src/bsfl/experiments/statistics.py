@@ -1,6 +1,7 @@
 """Means over seeds with 95 % intervals."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -77,3 +78,16 @@ def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     quantile = optional_module("scipy.special").stdtrit(n - 1, 0.975)
     with np.errstate(invalid="ignore"):  # a diverged run has no spread
         return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))
+
+
+def at_same_gini(front: Iterable[tuple[float, float]], uneven: float) -> float:
+    """Return the time on a front of (time, Gini) at a Gini, beyond its ends that of the end.
+
+    A point that another beats in both is no part of the front.
+
+    >>> at_same_gini([(10.0, 0.1), (4.0, 0.5), (6.0, 0.7)], 0.3)
+    7.0
+    """
+    points = sorted((g, time_s) for time_s, g in front)
+    best = np.minimum.accumulate([time_s for _, time_s in points])
+    return float(np.interp(uneven, [g for g, _ in points], best))

@@ -1,7 +1,7 @@
 """The summary of a scenario: every metric of every policy, seed by seed."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ from bsfl.experiments.metrics import (
     METRICS,
     RANKING,
     RANKING_UNTRAINED,
-    Metric,
     PolicyRuns,
     Target,
     baseline,
@@ -40,7 +39,6 @@ class Summary:
     theorem_1_bound: float | None
     policies: dict[str, dict[str, FloatArray]]
     versions: list[dict[str, str]] = field(default_factory=list)
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: METRICS)
 
     def interval(self, label: str, key: str) -> Interval | None:
         """Return mean and interval of a metric; None unless it is finite for all seeds."""
@@ -55,7 +53,7 @@ class Summary:
     def text(self, label: str, key: str) -> str:
         """Return the mean of a metric as a sentence has it."""
         known = self.interval(label, key)
-        return known.text(self.metrics[key].form, wide=False) if known else "–"
+        return known.text(METRICS[key].form, wide=False) if known else "–"
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -66,7 +64,7 @@ class Summary:
         """Return the labels, the best first; policies without a number come last."""
 
         def cost(label: str, key: str) -> float:
-            known, sign = self.interval(label, key), -1 if self.metrics[key].better == "more" else 1
+            known, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
             return sign * known.mean if known else math.inf
 
         return sorted(self.policies, key=lambda label: [cost(label, key) for key in self.ranking])
@@ -136,18 +134,18 @@ class Summary:
         }
 
 
-def summarise(results: Results, metrics: Mapping[str, Metric] = METRICS) -> Summary:
-    """Return every metric of every policy."""
+def summarise(results: Results, front: Sequence[tuple[float, float]] = ()) -> Summary:
+    """Return every metric of every policy; `front` as in PolicyRuns."""
     scenario = results.scenario
     target = find_target(results) if scenario.learning else None
     policies: dict[str, dict[str, FloatArray]] = {}
     for label in scenario.policies:
-        runs = PolicyRuns(results, label, target)
-        values = {key: metric.measure(runs) for key, metric in metrics.items()}
+        runs = PolicyRuns(results, label, target, front)
+        values = {key: metric.measure(runs) for key, metric in METRICS.items()}
         policies[label] = {k: np.asarray(v, float) for k, v in values.items() if v is not None}
     limit = bound(results, np.array([scenario.rounds]))[0] if scenario.objective else math.inf
     limit = float(limit) if math.isfinite(limit) else None
-    return Summary(scenario, results.seeds, target, limit, policies, results.versions(), metrics)
+    return Summary(scenario, results.seeds, target, limit, policies, results.versions())
 
 
 def bound(results: Results, rounds: IntArray) -> FloatArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from bsfl import frame
-from bsfl.experiments.metrics import Metric
+from bsfl.experiments.metrics import METRICS, Metric
 from bsfl.experiments.statistics import Interval
 from bsfl.experiments.summary import Summary
 
@@ -154,7 +154,7 @@ def summary_table(summary: Summary, view: str, note: str = "") -> Table:
     known = {key for metrics in summary.policies.values() for key in metrics}
     columns = [
         metric_column(metric, wide=view in metric.wide)
-        for metric in summary.metrics.values()
+        for metric in METRICS.values()
         if metric.name in known and view in f"{metric.wide} {metric.short}"
     ]
     labels = summary.ranked() if view in RANKED else list(summary.policies)

@@ -7,7 +7,6 @@ DIR/<scenario>/front.json   round times and Gini of BSFL and the genie with othe
 
 import copy
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
 from bsfl.experiments.files import find_scenario
 from bsfl.experiments.learning_spec import LINEAR
-from bsfl.experiments.metrics import METRICS, Metric, PolicyRuns, at_the_end, find_target, time_to
+from bsfl.experiments.metrics import at_the_end, find_target, time_to
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import play
 from bsfl.experiments.scenario import Scenario
@@ -31,7 +30,7 @@ from bsfl.persistence import checksummed
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
-from bsfl.studies.study import ROUNDS, Effort, at_same_gini, changed, totals, with_policies
+from bsfl.studies.study import ROUNDS, Effort, changed, totals, with_policies
 from bsfl.studies.winners import overall, winners_table
 
 BENCHMARK_SUITE = (
@@ -61,7 +60,6 @@ FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
 BSFL has its published index, the index that it may be tuned to, and that index with more optimism,
 which helps where few clients participate: it finds the fastest of all clients.
 """
-OVER_FRONT = "round_over_bsfl_at_gini"
 N_COLUMNS = 4
 
 Settings = dict[str, Any]
@@ -186,8 +184,7 @@ class Leaderboard:
             points = fronts(one, results.folder, seeds=results.seeds, jobs=effort.jobs)
             of_bsfl = [p for p in points if FRONTS[p["front"]][0] == "bsfl"]
             front = [(p["mean_round_s"], p["gini"]) for p in of_bsfl]
-            summary = summarise(results, METRICS | {OVER_FRONT: over_front(front)})
-            standings.append(Standing(summary, settings[one.name], points))
+            standings.append(Standing(summarise(results, front), settings[one.name], points))
         return standings
 
 
@@ -298,21 +295,3 @@ def _run_untrained(scenario: Scenario, label: str, index: int) -> tuple[float, f
     records = play(scenario, scenario.policy(label, fleet), fleet, index)
     mean_round_s, counts = totals(records, fleet.n_clients)
     return mean_round_s, gini(counts)
-
-
-def over_front(front: Sequence[tuple[float, float]]) -> Metric:
-    """Return the metric of the mean round over that of a front at the same Gini.
-
-    Args:
-        front: (mean round in seconds, Gini) of BSFL with many weights.
-    """
-
-    def ratio(of: PolicyRuns) -> list[float] | None:
-        ginis, mean_rounds = (METRICS[key].measure(of) for key in ("gini", "mean_round_s"))
-        uneven = float(np.mean(np.asarray(ginis)))
-        if uneven < min(g for _, g in front):
-            return None
-        return [float(np.mean(np.asarray(mean_rounds))) / at_same_gini(front, uneven)]
-
-    about = "mean round over BSFL's shortest with any alpha at no larger Gini; below 1 is shorter"
-    return Metric(OVER_FRONT, ".2f", "less", ratio, about, short="leaderboard")

@@ -9,11 +9,10 @@ from bsfl.estimators.fairness import gini, participation
 from bsfl.experiments.results import took_part
 from bsfl.experiments.run_file import Records
 from bsfl.experiments.scenario import Scenario
-from bsfl.experiments.statistics import interval
+from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.frame import Better
 from bsfl.report.plots import Line, Panel, Plot, curve
 from bsfl.studies.ablations import Ablation, Found, Row, mean
-from bsfl.studies.study import at_same_gini
 
 TURNS_LEFT_OUT = 3
 """How often every client is selected, on average, in the exploration phase."""

@@ -107,6 +107,7 @@ def table_of(
 ) -> Table:
     """Return rows of names and numbers as a table; `better` says which way is, by column.
 
+    >>> from bsfl.experiments import Interval
     >>> print(table_of("t", [{"policy": "a", "time": Interval(1234.5, 1230.0, 1239.0)}]))
     t
     <BLANKLINE>
@@ -118,16 +119,3 @@ def table_of(
         for name in rows[0]
     ]
     return Table(title=title, columns=columns, rows=[list(row.values()) for row in rows], note=note)
-
-
-def at_same_gini(front: Iterable[tuple[float, float]], uneven: float) -> float:
-    """Return the time on a front of (time, Gini) at a Gini, beyond its ends that of the end.
-
-    A point that another beats in both is no part of the front.
-
-    >>> at_same_gini([(10.0, 0.1), (4.0, 0.5), (6.0, 0.7)], 0.3)
-    7.0
-    """
-    points = sorted((g, time_s) for time_s, g in front)
-    best = np.minimum.accumulate([time_s for _, time_s in points])
-    return float(np.interp(uneven, [g for g, _ in points], best))

@@ -107,7 +107,7 @@ class ColdStart(Ablation):
         round_s, ratio = cell(best, "mean_round_s"), cell(best, "over random")
         return (
             f"{best['policy']} has the shortest rounds: {round_s.text()} s, {ratio.text('.2f')} "
-            f"times those of random selection, at a Gini of {mean(best, 'Gini'):.2f}."
+            f"times those of random selection, at a Gini of {mean(best, 'gini'):.2f}."
         )
 
     def rows(self, found: Found) -> list[Row]:

@@ -16,3 +16,9 @@ print(*sorted(loaded - set(sys.stdlib_module_names) - {"numpy"}))
 def test_importing_the_core_loads_numpy_and_nothing_else():
     run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["bsfl"]
+
+
+def test_scenarios_are_read_without_the_packages_that_run_them():
+    code = "import sys, bsfl.experiments; print(*{'scipy', 'jax', 'joblib'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []

@@ -106,7 +106,7 @@ def run(fleet: SimulatedClients) -> Comparison:
         "random": "random",
     }
     found = compare(policies, fleet, seeds=2, rounds=10, cohort_size=3, folder="out")
-    print(found.verdict(), found.table().markdown(), found.report("page.html"))
+    print(found.headline(), found.table().markdown(), found.report("page.html"))
     print(bsfl.compare([LeastSelected(), "pace", UniformRandom()], "phones", rounds=3))
     results: Results = found.results
     scenario: Scenario = find_scenario("phones")

@@ -82,9 +82,9 @@ def test_policies_may_be_names_classes_instances_or_stand_in_files(tmp_path, mon
     by_label = bsfl.compare({"a": LeastServed, "b": LeastServed(2)}, parse(), seeds=1, **QUIET)
     assert list(by_label.summary.policies) == ["a", "b"]
     one = bsfl.compare(LeastServed(), parse(), seeds=1, **QUIET)
-    assert one.verdict() == (
-        "LeastServed has the shortest rounds: "
-        f"{one.summary.text('LeastServed', 'mean_round_s', wide=False)} s."
+    assert one.headline() == (
+        "LeastServed has the shortest rounds; its mean round takes "
+        f"{one.summary.text('LeastServed', 'mean_round_s')} s."
     )
 
 
@@ -115,14 +115,14 @@ def test_rows_of_policies_and_seeds_and_of_rounds():
     assert all(len(cohort) == 3 and set(cohort) <= set(range(12)) for cohort in rounds["cohort"])
 
 
-def test_printed_it_is_verdict_and_table_and_a_notebook_shows_the_same():
+def test_printed_it_is_headline_and_table_and_a_notebook_shows_the_same():
     found = bsfl.compare(["cs-ucb", "random"], parse(), seeds=2, **QUIET)
-    assert "cs-ucb has the shortest rounds" in found.verdict()
-    assert "times as fast as random" in found.verdict()
-    assert str(found).startswith(found.verdict())
+    assert "cs-ucb has the shortest rounds" in found.headline()
+    assert "times as fast as random" in found.headline()
+    assert str(found).startswith(found.headline())
     assert "policy  " in str(found)
     page = found._repr_html_()
-    assert escape(found.verdict()) in page
+    assert escape(found.headline()) in page
     assert page.count("<tr>") == 3
     assert repr(found) == "<Comparison of cs-ucb, random with 2 seeds>"
 
@@ -136,7 +136,7 @@ def test_a_fleet_with_a_task_of_its_own():
     found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_FLEET)
     records = found.results.records("random")[0]
     assert records["test_loss"][-1] < records["test_loss"][0] < 5.5**2
-    assert " reached loss " in found.verdict()
+    assert " reached loss " in found.headline()
     made = bsfl.compare(["random"], twelve, lambda n_clients, rng: MeanTask(), **OF_FLEET)
     same, other = (bsfl.compare("random", f, **OF_FLEET).results for f in (twelve(), twelve))
     assert np.array_equal(same.column("random", "clock_s")[0], other.column("random", "clock_s")[0])
@@ -262,7 +262,7 @@ def test_figures_and_pages(tmp_path):
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert found.plot()._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"
     page = found.report(tmp_path / "deep" / "page.html")
-    assert escape(found.verdict().splitlines()[0]) in page.read_text()
+    assert escape(found.headline().splitlines()[0]) in page.read_text()
     folder = found.report(tmp_path / "folder")
     assert {"report.html", "summary.json", "report.md"} <= {p.name for p in folder.iterdir()}
 

@@ -146,10 +146,10 @@ def test_runs_of_different_versions_are_called_so(folder):
     run.finalise(versions | {"numpy": "1.0.0"})
     made = scenario_report(open_results(folder))
     line = (
-        "study: its runs were made by different versions "
-        f"(numpy {np.__version__} and 1.0.0) and may differ by that."
+        "study: runs of different versions may differ by that "
+        f"(numpy 1.0.0, numpy {np.__version__})."
     )
-    assert made.verdict[-1] == line
+    assert made.headline[-1] == line
     assert made.numbers["warnings"] == [line]
     assert made.numbers["versions"] == [versions, versions | {"numpy": "1.0.0"}]
 

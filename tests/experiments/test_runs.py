@@ -15,9 +15,7 @@ from rich.console import Console
 
 from bsfl.cli.reports import drawn
 from bsfl.errors import InvalidInput
-from bsfl.estimators.fairness import gini
 from bsfl.experiments import Results, checksummed, open_results, read_manifest, run_scenario, runner
-from bsfl.experiments.statistics import interval
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import summary_table
 from bsfl.report import scenario_report
@@ -154,36 +152,6 @@ def test_unfinished_results_are_not_summarised(tmp_path):
         results.run_file(label, seed).append([])
     with pytest.raises(InvalidInput, match=r"is not finished \(0%\); run the scenario again"):
         summarise(results)
-
-
-def test_the_summary_by_hand(finished):
-    summary = summarise(open_results(finished.folder)).as_json()
-    row = summary["policies"]["bsfl"]
-    clock = [finished.run_file("bsfl", s).read()["clock_s"][-1] for s in range(2)]
-    base = [finished.run_file("plain", s).read()["clock_s"][-1] for s in range(2)]
-    assert row["total_time_s"]["mean"] == pytest.approx(np.mean(clock))
-    assert row["speed_up"]["mean"] == pytest.approx(np.mean(np.divide(base, clock)))
-    # two values: half width = 12.706 * |a - b| / sqrt(2) / sqrt(2)
-    assert row["total_time_s"]["high"] == pytest.approx(
-        np.mean(clock) + 12.706 * abs(clock[0] - clock[1]) / 2
-    )
-    counts = [
-        np.bincount(finished.run_file("bsfl", s).read()["cohort"].ravel(), minlength=12)
-        for s in range(2)
-    ]
-    assert row["gini"]["mean"] == pytest.approx(np.mean([gini(c) for c in counts]))
-    assert row["min_participation"]["mean"] == pytest.approx(
-        np.mean([c.min() for c in counts]) / 7.5
-    )
-    regret = [finished.run_file("bsfl", s).read()["regret"].sum() for s in range(2)]
-    assert row["regret"]["mean"] == pytest.approx(np.mean(regret))
-    assert summary["theorem_1_bound"] > max(regret)
-    json.dumps(summary, allow_nan=False)
-
-
-def test_one_seed_has_no_interval():
-    one = interval(np.array([3.0]))
-    assert one.as_json() == {"mean": 3.0, "low": None, "high": None}
 
 
 @pytest.mark.slow

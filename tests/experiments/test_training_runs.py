@@ -14,6 +14,7 @@ pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
 from bsfl.experiments import open_results, parse_scenario
+from bsfl.experiments.metrics import Target, time_to
 from bsfl.experiments.runner import (
     XLA_PROGRAMS,
     XLA_THREADS,
@@ -22,7 +23,6 @@ from bsfl.experiments.runner import (
     xla_threads,
 )
 from bsfl.experiments.summary import summarise
-from bsfl.experiments.target import Target, time_to
 from bsfl.policies import UniformRandom
 from bsfl.simulation import Training, simulate
 
@@ -104,7 +104,7 @@ def test_a_regression_is_timed_to_a_loss(finished):
         first.append(met["clock_s"][0] if len(met) else np.inf)
     assert time_to(finished, "bsfl", Target("test_loss", target)).tolist() == first
     last = [finished.run_file("bsfl", s).read()["test_loss"][-1] for s in range(2)]
-    assert summary["policies"]["bsfl"]["test_loss"]["mean"] == pytest.approx(np.mean(last))
+    assert summary["policies"]["bsfl"]["final_loss"]["mean"] == pytest.approx(np.mean(last))
     assert (summary["rounds"], summary["time_s"]) == (None, 400.0)
 
 
@@ -163,7 +163,7 @@ def test_images_reach_a_target(tmp_path):
     results = run_scenario(images, tmp_path, seeds=1, jobs=1)
     summary = summarise(results).as_json()
     row = summary["policies"]["random"]
-    assert summary["target"] == {"column": "test_accuracy", "value": 0.3, "name": "30.0%"}
+    assert summary["target"] == {"column": "test_accuracy", "value": 0.3, "name": "accuracy 30.0%"}
     assert row["reached_target"]["mean"] == 1.0
     records = results.run_file("random", 0).read()
     first = records[records["test_accuracy"] >= 0.3][0]

@@ -39,8 +39,8 @@ def study(tmp_path, monkeypatch):
         rows = made.rows(found)
         (table,) = again.tables
         assert [line[0] for line in table.rows] == [next(iter(row.values())) for row in rows]
-        assert table.columns == list(rows[0])
-        assert again.verdict[0].endswith("."), "every page has a conclusion"
+        assert [column.title for column in table.columns] == list(rows[0])
+        assert again.headline[0].endswith("."), "every page has a conclusion"
         return rows, found
 
     return run
@@ -153,7 +153,7 @@ def test_floor(study):
     rows, _ = study("min-participation")
     assert len(rows) == 4 * len(ablations.FLOOR_FLEETS)
     for row in rows:
-        assert 0 <= row["min participation"].mean <= 1
+        assert 0 <= row["min participation ratio"].mean <= 1
 
 
 def test_min_participation_is_the_worst_moment_of_the_worst_client(tmp_path, monkeypatch):

@@ -40,8 +40,8 @@ def test_every_scenario_runs_with_every_kind_of_rounds(tmp_path, monkeypatch):
     report = study.play(tmp_path, Effort(jobs=1))
     (table,) = report.tables
     assert [row[:2] for row in table.rows] == [["moment", kind] for kind in rounds.ROUNDS]
-    assert table.columns == ["scenario", "rounds", *rounds.POLICIES]
-    assert all("±" in cell for row in table.rows for cell in row[2:]), "all reach such a target"
+    assert [column.title for column in table.columns] == ["scenario", "rounds", *rounds.POLICIES]
+    assert all("±" in cell for row in table.texts() for cell in row[2:]), "all reach such a target"
     (plot,) = report.plots
     (panel,) = plot.panels
     first = report.numbers["moment, synchronous"]["policies"]["random"]["time_to_target_s"]["mean"]

@@ -7,13 +7,13 @@ from bsfl import __version__
 from bsfl.errors import MissingExtra
 from bsfl.extras import optional_imports, require
 
-TERMINAL, SIMULATOR, FIGURES = ("typer", "rich"), ("joblib",), ("matplotlib", "plotly")
+TERMINAL, SIMULATOR, FIGURES = ("typer", "rich"), ("joblib", "scipy"), ("matplotlib", "plotly")
 """Packages that every command needs, that simulating commands need, that plotting commands need."""
 NEEDS = {
     **dict.fromkeys(
         ("run", "advise", "reproduce", "leaderboard", "ablation"), (*SIMULATOR, *FIGURES)
     ),
-    "report": FIGURES,
+    "report": ("scipy", *FIGURES),
 }
 """What each command needs in addition, so that one error can name every missing extra."""
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bsfl._core.registry import REQUIRED
-from bsfl.cli import FIGURES, SIMULATOR, monitor, print_version, studies
+from bsfl.cli import FIGURES, NEEDS, SIMULATOR, monitor, print_version, studies
 from bsfl.cli.data import data
 from bsfl.cli.new import new
 from bsfl.cli.scenarios import scenarios
@@ -206,7 +206,7 @@ def report(
     Example: bsfl report results/demo
     """
     with clear_errors():
-        require(*FIGURES)
+        require(*NEEDS["report"])
         from bsfl.cli.reports import write_and_show
         from bsfl.experiments.results import open_results
         from bsfl.report import scenario_report

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 
 from rich import box
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,6 +14,9 @@ from bsfl.cli.terminal import console, errors, say
 from bsfl.errors import InvalidInput
 from bsfl.experiments.tables import Table
 from bsfl.report import Report
+
+HEAD_WIDTH = 10
+"""Characters of a column's title in one line."""
 
 
 @contextmanager
@@ -42,7 +46,7 @@ def write_and_show(report: Report, folder: Path) -> None:
         console.print(drawn(table))
     code = [f"\n{report.code}\n"] if report.code else []
     last = f"report.html, figures and summary.json are in {folder}"
-    for line in (*report.verdict, *code, last):
+    for line in (*report.headline, *code, last):
         say(line)
 
 
@@ -51,7 +55,13 @@ def drawn(table: Table) -> Drawn:
     shown = Drawn(title=Text(table.title), caption=Text(table.note), box=box.SIMPLE_HEAD)
     shown.title_justify = shown.caption_justify = "left"
     for i, column in enumerate(table.columns):
-        shown.add_column(Text(column), justify="right" if i else "left")
-    for row in table.rows:
+        shown.add_column(Text(_in_lines(column.title)), justify="right" if i else "left")
+    for row in table.texts():
         shown.add_row(*(Text(cell.replace(" ", "\N{NO-BREAK SPACE}")) for cell in row))
     return shown
+
+
+def _in_lines(title: str) -> str:
+    """Return a title in lines that end at spaces and underscores, for narrow columns."""
+    lines = wrap(title.replace("_", "_ "), HEAD_WIDTH, break_long_words=False)
+    return "\n".join(lines).replace("_ ", "_")

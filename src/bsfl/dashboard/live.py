@@ -70,7 +70,7 @@ def journal_page(title: str, sums: Followed, wanted: str = "", now: float | None
     if (one := sums.waiting) is not None and _is_long(sums, now - _opened(one, now)):
         headline.reverse()  # the most pressing first
     title = f"The rounds in {title}"
-    return page(title, body, verdict=headline, scripts=[asset("live.js")], is_live=True)
+    return page(title, body, headline=headline, scripts=[asset("live.js")], is_live=True)
 
 
 def _headline(sums: Followed) -> str:

@@ -69,7 +69,7 @@ def inspected_page(title: str, summary: str, rows: Sequence[dict[str, Any]]) -> 
             listed += f"<dt>{text(name)}</dt><dd>{text(explained)}</dd>"
     body = f'{_facts(rows)}<dl class="about">{listed}<dt>policy</dt><dd>{text(policy)}</dd></dl>'
     title = f"What {title} knows of its clients"
-    return page(title, body + _table(rows), verdict=[_headline(rows), *_unresponsive(rows)])
+    return page(title, body + _table(rows), headline=[_headline(rows), *_unresponsive(rows)])
 
 
 def _headline(rows: Sequence[dict[str, Any]]) -> str:

@@ -14,10 +14,11 @@ from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval
 from bsfl.experiments.summary import Summary, summarise
-from bsfl.experiments.tables import Table, summary_table
+from bsfl.experiments.tables import Column, Table, summary_table
 
 __all__ = [
     "METRICS",
+    "Column",
     "Comparison",
     "Interval",
     "Metric",

@@ -22,6 +22,7 @@ from bsfl._core.registry import absolute_reference, is_reference
 from bsfl.errors import InvalidInput
 from bsfl.experiments.files import find_scenario, of_length
 from bsfl.experiments.given import GivenClients, GivenTask, described, described_fleet, policy_entry
+from bsfl.experiments.headline import headline
 from bsfl.experiments.parse import check_label, parse_scenario
 from bsfl.experiments.progress import watch
 from bsfl.experiments.results import Results
@@ -31,7 +32,6 @@ from bsfl.experiments.scenario import MAX_ROUNDS, Scenario
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import Table, summary_table
 from bsfl.experiments.toml_tables import at
-from bsfl.experiments.verdict import verdict
 from bsfl.extras import optional_imports, optional_module
 from bsfl.frame import text
 from bsfl.learning import Task
@@ -132,9 +132,9 @@ class Comparison:
         """Return a pandas DataFrame: one row per policy and seed, one column per metric."""
         return self.summary.to_frame()
 
-    def verdict(self) -> str:
+    def headline(self) -> str:
         """Return which policy is first and by how much, in a few sentences."""
-        return "\n".join([*verdict(self.summary), *self.summary.mixed()])
+        return "\n".join([*headline(self.summary), *self.summary.warnings()])
 
     def plot(self) -> Any:
         """Return the main matplotlib figure.
@@ -161,7 +161,7 @@ class Comparison:
         return path
 
     def __str__(self) -> str:
-        return f"{self.verdict()}\n\n{self.table()}"
+        return f"{self.headline()}\n\n{self.table()}"
 
     def __repr__(self) -> str:
         labels = ", ".join(self.summary.policies)
@@ -170,7 +170,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the headline and the table for a notebook."""
-        return f"<p>{text(self.verdict())}</p>{self.table()._repr_html_()}"
+        return f"<p>{text(self.headline())}</p>{self.table()._repr_html_()}"
 
 
 def _entries(policies: Any) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Every number by which results are compared, in one table.
 
 A metric says what it is called, how it is written, which way is better, how it is measured and in
-which tables it is shown. Terminal, page, Markdown, ranking and rows for a data frame are made from
-METRICS, so a new metric is a new entry there.
+which tables it is shown. Terminal, page, Markdown, ranking and data frame are made from METRICS, so
+a new metric is a new entry there.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,27 +16,102 @@ import numpy.typing as npt
 from bsfl.estimators.fairness import capped_shares, gini, participation
 from bsfl.experiments.results import Results, took_part
 from bsfl.experiments.run_file import Records
+from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini
-from bsfl.experiments.target import Target, at_equal_times, at_the_end, time_to
 from bsfl.simulation.regret import growth_exponent
-from bsfl.types import FloatArray
+from bsfl.types import BoolArray, FloatArray
 
 BASELINES = ("random", "weighted")
 """Registry names of the policies that speed-ups are relative to, the first one present."""
+ACCURACY_PART, LOSS_TIMES = 0.97, 2.0
+"""The target where a scenario names none, relative to what the worst policy ends with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Target:
+    """A "test_accuracy" to be reached from below, or a "test_loss" from above."""
+
+    column: str
+    value: float
+
+    def __str__(self) -> str:
+        is_accuracy = self.column == "test_accuracy"
+        return f"accuracy {self.value:.1%}" if is_accuracy else f"loss {self.value:.3g}"
+
+
+def evaluated(records: Records) -> Records:
+    """Return the records of rounds after which the model was evaluated."""
+    is_evaluated: BoolArray = ~np.isnan(records["test_loss"])
+    return records[is_evaluated]
+
+
+def at_the_end(results: Results, label: str, column: str) -> FloatArray:
+    """Return a column of the last evaluation, seed by seed."""
+    return np.array([evaluated(records)[column][-1] for records in results.records(label)])
+
+
+def at_equal_times(results: Results, label: str, column: str) -> FloatArray:
+    """Return a column of the last evaluation before the time up to which every policy played."""
+    ends = [[r["clock_s"][-1] for r in results.records(k)] for k in results.scenario.policies]
+    values = []
+    for records, time_s in zip(results.records(label), np.min(ends, axis=0), strict=True):
+        seen = evaluated(records)
+        values.append(seen[column][max(0, np.searchsorted(seen["clock_s"], time_s, "right") - 1)])
+    return np.array(values)
+
+
+def find_target(results: Results) -> Target:
+    """Return the target of a scenario that trains.
+
+    It is the scenario's target_accuracy. Where that is not given, it is a part of the lowest
+    accuracy that a policy ends with, or twice the highest loss where there is no accuracy, so that
+    all can reach it.
+    """
+    learning = results.scenario.learning
+    assert learning
+    if learning.target_accuracy is not None:
+        return Target("test_accuracy", learning.target_accuracy)
+
+    def ends(column: str) -> list[float]:
+        return [float(at_the_end(results, k, column).mean()) for k in results.scenario.policies]
+
+    accuracies = ends("test_accuracy")
+    if not np.isnan(accuracies).any():
+        return Target("test_accuracy", round(ACCURACY_PART * min(accuracies), 3))
+    finite = [loss for loss in ends("test_loss") if math.isfinite(loss)]  # some may diverge
+    return Target("test_loss", LOSS_TIMES * max(finite, default=0.0))
+
+
+def time_to(results: Results, label: str, target: Target) -> FloatArray:
+    """Return when the target was first reached, in virtual time, by seed; infinite if never."""
+    sign = 1 if target.column == "test_accuracy" else -1
+    times = []
+    for records in results.records(label):
+        is_reached = sign * records[target.column] >= sign * target.value
+        times.append(min(records["clock_s"][is_reached], default=np.inf))
+    return np.array(times)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRuns:
     """The runs of one policy, one for every seed.
 
-    `front` is (mean round in seconds, Gini) of BSFL with many weights, to compare with; the target
-    is None where nothing is trained.
+    Attributes:
+        results: The runs of all policies.
+        label: The policy.
+        target: None where nothing is trained.
+        front: (mean round in seconds, Gini) of BSFL with many weights, to compare with.
     """
 
     results: Results
     label: str
-    target: Target | None = None
+    target: Target | None
     front: Sequence[tuple[float, float]] = ()
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the runs."""
+        return self.results.scenario
 
     @property
     def runs(self) -> list[Records]:
@@ -44,31 +119,12 @@ class Played:
         return self.results.records(self.label)
 
     @property
-    def baseline(self) -> "Played | None":
-        """The runs that speed-ups are relative to."""
-        named = {name: label for label, (name, _) in self.results.scenario.policies.items()}
-        found = next((named[name] for name in BASELINES if name in named), None)
-        return Played(self.results, found, self.target) if found else None
-
-    def evaluation(self, find: Callable[..., FloatArray], column: str) -> FloatArray | None:
-        """Return a quality of the models, if there is such a number."""
-        values = find(self.results, self.label, column) if self.target else np.array(np.nan)
-        return None if np.isnan(values).any() else values
-
-    @property
-    def regret(self) -> FloatArray | None:
-        """The regret so far, [seed, round], if it is measured."""
-        is_measured = self.results.scenario.objective
-        return self.results.cumulative(self.label, "regret") if is_measured else None
-
-    def growth(self, first: int, last: int) -> list[float] | None:
-        """Return the exponent of regret between two rounds, if it is measured."""
-        if (curves := self.regret) is None:
-            return None
-        return [growth_exponent(c, max(1, first), min(last, len(c))) for c in curves]
+    def is_timed(self) -> bool:
+        """Whether all runs take the same time, and not the same rounds."""
+        return math.isfinite(self.scenario.time_s)
 
 
-Measure = Callable[[Played], npt.ArrayLike | None]
+Measure = Callable[[PolicyRuns], npt.ArrayLike | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +132,7 @@ class Metric:
     """One number of a run.
 
     Attributes:
-        key: Its name in files and data frames.
-        title: Its name in tables.
+        name: Its name in tables, files and data frames.
         form: How it is written, as for format(); empty: three digits.
         better: Which way is better; None: neither.
         measure: Returns one number for every seed; None where there is none.
@@ -85,18 +140,21 @@ class Metric:
         wide, short: Tables in which it is shown, with its interval or without: "report" (the page
             of a run), "selection" and "training" (a run in the terminal), "leaderboard" and, in
             the terminal, "top".
-        partly: What is written where only some seeds have a finite value.
     """
 
-    key: str
-    title: str
+    name: str
     form: str
     better: Literal["less", "more"] | None
     measure: Measure
-    about: str = ""
+    about: str
     wide: str = ""
     short: str = ""
-    partly: str = ""
+
+
+def baseline(scenario: Scenario) -> str | None:
+    """Return the label of the policy that speed-ups are relative to, if it takes part."""
+    labels = {name: label for label, (name, _) in scenario.policies.items()}
+    return next((labels[name] for name in BASELINES if name in labels), None)
 
 
 def selections(results: Results, label: str) -> FloatArray:
@@ -121,31 +179,34 @@ def fair_selections(results: Results, label: str) -> FloatArray:
     return n_rounds[:, np.newaxis] * np.stack(targets)
 
 
-def _times(of: Played) -> FloatArray | None:
+def _times(of: PolicyRuns) -> FloatArray | None:
     return time_to(of.results, of.label, of.target) if of.target else None
 
 
-def _mean_rounds(of: Played) -> FloatArray:
+def _quality(find: Callable[[Results, str, str], FloatArray], column: str) -> Measure:
+    """Return the measure of a quality of the models, None where the task has no such number."""
+
+    def quality(of: PolicyRuns) -> FloatArray | None:
+        values = find(of.results, of.label, column) if of.target else np.array(np.nan)
+        return None if np.isnan(values).any() else values
+
+    return quality
+
+
+def _mean_rounds(of: PolicyRuns) -> FloatArray:
     return np.array([r["clock_s"][-1] / len(r) for r in of.runs])
 
 
-def _ginis(of: Played) -> FloatArray:
-    return np.array([gini(counts) for counts in selections(of.results, of.label)])
-
-
-def _participation_ratios(of: Played) -> FloatArray:
-    return selections(of.results, of.label) / fair_selections(of.results, of.label)
-
-
-def _quantile(q: int) -> Measure:
+def _round_percentile(q: int) -> Measure:
     return lambda of: [float(np.percentile(r["duration_s"], q)) for r in of.runs]
 
 
-def _over_baseline(measure: Callable[[Played], FloatArray | None]) -> Measure:
-    """Return how many times as much the baseline has, seed by seed, if both have a number."""
+def _speed_up(measure: Callable[[PolicyRuns], FloatArray | None]) -> Measure:
+    """Return the measure of the baseline's time over the policy's, by seed, if both have one."""
 
-    def ratio(of: Played) -> FloatArray | None:
-        own, base = measure(of), measure(of.baseline) if of.baseline else None
+    def ratio(of: PolicyRuns) -> FloatArray | None:
+        label = baseline(of.scenario)
+        own, base = measure(of), measure(replace(of, label=label)) if label else None
         if own is None or base is None or not np.isfinite([own, base]).all():
             return None
         return np.asarray(base / own)
@@ -153,13 +214,32 @@ def _over_baseline(measure: Callable[[Played], FloatArray | None]) -> Measure:
     return ratio
 
 
-def _first_decade(of: Played) -> list[float] | None:
-    scenario = of.results.scenario
-    start = -(-scenario.fleet.n_clients // scenario.cohort_size)
-    return of.growth(start, 10 * start)
+def _ginis(of: PolicyRuns) -> FloatArray:
+    return np.array([gini(counts) for counts in selections(of.results, of.label)])
 
 
-def _over_front(of: Played) -> list[float] | None:
+def _participation_ratios(of: PolicyRuns) -> FloatArray:
+    return selections(of.results, of.label) / fair_selections(of.results, of.label)
+
+
+def _regret(of: PolicyRuns) -> FloatArray | None:
+    """Return the regret so far, [seed, round], if it is measured."""
+    return of.results.cumulative(of.label, "regret") if of.scenario.objective else None
+
+
+def _regret_exponents(of: PolicyRuns, first: int, last: int) -> list[float] | None:
+    curves = _regret(of)
+    if curves is None:
+        return None
+    return [growth_exponent(c, max(1, first), min(last, len(c))) for c in curves]
+
+
+def _early_regret_exponents(of: PolicyRuns) -> list[float] | None:
+    start = -(-of.scenario.fleet.n_clients // of.scenario.cohort_size)
+    return _regret_exponents(of, start, 10 * start)
+
+
+def _over_front(of: PolicyRuns) -> list[float] | None:
     """Return the mean round over that of the front at the same Gini, one number for all seeds."""
     uneven = float(_ginis(of).mean())
     if not of.front or uneven < min(g for _, g in of.front):
@@ -167,79 +247,70 @@ def _over_front(of: Played) -> list[float] | None:
     return [_mean_rounds(of).mean() / at_same_gini(of.front, uneven)]
 
 
-def _is_timed(of: Played) -> bool:
-    """Return whether all runs take the same time, and not the same rounds."""
-    return math.isfinite(of.results.scenario.time_s)
-
-
 # fmt: off
 _TABLE = (
-    Metric("time_to_target_s", "time to target (s)", ",.0f", "less", _times,
+    Metric("time_to_target_s", ",.0f", "less", _times,
            "virtual seconds until the model was as good as the target",
-           wide="report leaderboard top", short="training", partly="reached by {:.0%}"),
-    Metric("target_speed_up", "speed-up", ".2f", "more", _over_baseline(_times),
+           wide="report leaderboard top", short="training"),
+    Metric("target_speed_up", ".2f", "more", _speed_up(_times),
            "time to target of random selection over this one",
            wide="report leaderboard top training"),
-    Metric("reached_target", "reached", ".0%", "more",
+    Metric("reached_target", ".0%", "more",
            lambda of: None if (times := _times(of)) is None else np.isfinite(times) * 1.0,
-           "share of the seeds with which the target was reached"),
-    Metric("test_accuracy", "accuracy", ".3f", "more",
-           lambda of: of.evaluation(at_the_end, "test_accuracy"),
-           "on test data at the end", wide="report", short="training"),
-    Metric("accuracy", "accuracy", ".3f", "more",
-           lambda of: of.evaluation(at_equal_times, "test_accuracy"),
-           "on test data at equal virtual time", wide="leaderboard", short="top"),
-    Metric("worst_label_accuracy", "worst label", ".3f", "more",
-           lambda of: of.evaluation(at_equal_times, "worst_label_accuracy"),
-           "accuracy of the label with the lowest, at equal virtual time",
-           wide="leaderboard"),
-    Metric("test_loss", "test loss", ".3g", "less",
-           lambda of: of.evaluation(at_the_end, "test_loss"),
-           "on test data at the end", wide="report", short="training"),
-    Metric("rounds", "rounds", ",.0f", None,
-           lambda of: [len(r) for r in of.runs] if _is_timed(of) else None,
-           "simulated in the time", short="report training leaderboard"),
-    Metric("total_time_s", "time (s)", ",.0f", "less",
-           lambda of: None if _is_timed(of) else [r["clock_s"][-1] for r in of.runs],
+           "share of the seeds with which the target was reached; time_to_target_s needs all",
+           short="report leaderboard top training"),
+    Metric("final_accuracy", ".3f", "more", _quality(at_the_end, "test_accuracy"),
+           "accuracy on test data at the end", wide="report", short="training"),
+    Metric("accuracy", ".3f", "more", _quality(at_equal_times, "test_accuracy"),
+           "accuracy on test data at equal virtual time", wide="leaderboard", short="top"),
+    Metric("worst_label_accuracy", ".3f", "more",
+           _quality(at_equal_times, "worst_label_accuracy"),
+           "accuracy of the label with the lowest, at equal virtual time", wide="leaderboard"),
+    Metric("final_loss", "", "less", _quality(at_the_end, "test_loss"),
+           "loss on test data at the end", wide="report", short="training"),
+    Metric("rounds", ",.0f", None,
+           lambda of: [len(r) for r in of.runs] if of.is_timed else None,
+           "rounds that were simulated in the time", short="report leaderboard"),
+    Metric("total_time_s", ",.0f", "less",
+           lambda of: None if of.is_timed else [r["clock_s"][-1] for r in of.runs],
            "virtual seconds that the rounds took", wide="report", short="selection"),
-    Metric("mean_round_s", "mean round (s)", "", "less", _mean_rounds,
-           "virtual seconds", wide="report leaderboard", short="top"),
-    Metric("round_p50_s", "median round (s)", "", "less", _quantile(50)),
-    Metric("round_p95_s", "95 % of rounds within (s)", "", "less", _quantile(95)),
-    Metric("round_p99_s", "99 % of rounds within (s)", "", "less", _quantile(99)),
-    Metric("speed_up", "round speed-up", ".2f", "more", _over_baseline(_mean_rounds),
+    Metric("mean_round_s", "", "less", _mean_rounds,
+           "virtual seconds per round", wide="report leaderboard", short="top"),
+    Metric("round_p50_s", "", "less", _round_percentile(50), "median round in virtual seconds"),
+    Metric("round_p95_s", "", "less", _round_percentile(95), "95 % of the rounds are shorter"),
+    Metric("round_p99_s", "", "less", _round_percentile(99), "99 % of the rounds are shorter"),
+    Metric("round_speed_up", ".2f", "more", _speed_up(_mean_rounds),
            "mean round of random selection over this one", wide="report selection"),
-    Metric("gini", "Gini", ".3f", "less", _ginis,
+    Metric("gini", ".3f", "less", _ginis,
            "inequality of participation: 0 all clients alike, near 1 a few did nearly all",
            wide="report", short="training selection leaderboard top"),
-    Metric("min_participation", "min participation", ".2f", "more",
-           lambda of: _participation_ratios(of).min(axis=1),
+    Metric("min_participation", ".2f", "more", lambda of: _participation_ratios(of).min(axis=1),
            "participations of the least served client over its fair number",
            wide="report", short="selection"),
-    Metric("max_participation", "max participation", ".2f", "less",
-           lambda of: _participation_ratios(of).max(axis=1),
+    Metric("max_participation", ".2f", "less", lambda of: _participation_ratios(of).max(axis=1),
            "the same of the most served client", wide="report"),
-    Metric("timeouts_per_round", "timeouts a round", ".2f", "less",
-           lambda of: [r["n_timeouts"].mean() for r in of.runs]),
-    Metric("regret", "regret", ",.0f", "less",
-           lambda of: None if of.regret is None else of.regret[:, -1],
-           "what the oracle would have earned more", wide="report", short="selection"),
-    Metric("growth_exponent_first_decade", "early growth", ".2f", "less", _first_decade,
-           "exponent of regret over the first decade of rounds"),
-    Metric("growth_exponent_last_decade", "growth", ".2f", "less",
-           lambda of: of.growth(of.results.scenario.rounds // 10, of.results.scenario.rounds),
-           "exponent of regret over the last decade of rounds, 1 is linear",
+    Metric("timeouts_per_round", ".2f", "less",
+           lambda of: [r["n_timeouts"].mean() for r in of.runs],
+           "clients that did not respond before the deadline"),
+    Metric("regret", ",.0f", "less",
+           lambda of: None if (curves := _regret(of)) is None else curves[:, -1],
+           "reward of the oracle over that of the policy", wide="report", short="selection"),
+    Metric("early_regret_exponent", ".2f", "less", _early_regret_exponents,
+           "growth exponent of regret over the first decade of rounds"),
+    Metric("regret_exponent", ".2f", "less",
+           lambda of: _regret_exponents(of, of.scenario.rounds // 10, of.scenario.rounds),
+           "growth exponent of regret over the last decade of rounds, 1 is linear",
            wide="report", short="selection"),
-    Metric("selection_ms", "select (ms)", ".2f", "less",
+    Metric("selection_ms", ".2f", "less",
            lambda of: [1000 * s for s in of.results.selection_s(of.label)] or None,
            "wall-clock time of selecting and learning in a round", short="leaderboard"),
-    Metric("round_over_bsfl_at_gini", "round / BSFL's best", ".2f", "less", _over_front,
+    Metric("round_over_bsfl_at_gini", ".2f", "less", _over_front,
            "mean round over BSFL's shortest with any alpha at no larger Gini; below 1 is shorter",
            short="leaderboard"),
 )
 # fmt: on
-METRICS = {metric.key: metric for metric in _TABLE}
-"""Every metric by its key, in the order of the columns."""
+METRICS = {metric.name: metric for metric in _TABLE}
+"""Every metric by its name, in the order of the columns."""
 RANKING = ("time_to_target_s", "accuracy")
 """What policies are ranked by: the first, and among equals the next."""
 RANKING_UNTRAINED = ("mean_round_s", "gini")

@@ -7,14 +7,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bsfl.extras import optional_module
 from bsfl.types import FloatArray
-
-# Student's t at 97.5 % for 1, 2, ... degrees of freedom
-_STUDENT = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +47,35 @@ def seeds_in_words(n: int, more: str = "") -> str:
 
 
 def interval(values: npt.ArrayLike) -> Interval:
-    """Return the mean of a few values and its 95 % Student interval.
+    """Return the mean of a few values and its 95 % confidence interval.
 
-    >>> interval(np.array([1.0, 2.0, 3.0])).high
+    >>> interval([1.0, 2.0, 3.0]).high
     4.484...
     """
     mean, half = (float(x) for x in band(np.asarray(values, dtype=np.float64)))
     return Interval(mean, mean - half, mean + half)
 
 
+def prediction_interval(values: npt.ArrayLike) -> Interval:
+    """Return the mean of a few values and the 95 % prediction interval of the next value.
+
+    It is sqrt(n + 1) times as wide as the confidence interval of the mean.
+
+    >>> prediction_interval([1.0, 2.0, 3.0]).high
+    6.968...
+    """
+    confidence = interval(values)
+    half = (confidence.high - confidence.mean) * math.sqrt(np.size(values) + 1)
+    return Interval(confidence.mean, confidence.mean - half, confidence.mean + half)
+
+
 def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and half width of the 95 % interval along the first axis (the seeds)."""
+    """Return mean and half width of the 95 % Student interval along the first axis (the seeds)."""
     n = len(values)
     mean = np.asarray(values.mean(axis=0))
     if n < 2:
         return mean, np.full_like(mean, np.nan)
-    quantile = _STUDENT[n - 2] if n - 2 < len(_STUDENT) else 1.96 + 2.4 / (n - 1)
+    quantile = optional_module("scipy.special").stdtrit(n - 1, 0.975)
     with np.errstate(invalid="ignore"):  # a diverged run has no spread
         return mean, np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(n))
 

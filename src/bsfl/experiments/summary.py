@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.experiments.metrics import METRICS, RANKING, RANKING_UNTRAINED, Played
+from bsfl.experiments.metrics import (
+    METRICS,
+    RANKING,
+    RANKING_UNTRAINED,
+    PolicyRuns,
+    Target,
+    baseline,
+    find_target,
+)
 from bsfl.experiments.results import Results
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval, seeds_in_words
-from bsfl.experiments.target import Target, find_target
 from bsfl.extras import data_frame
 from bsfl.policies import POLICIES
 from bsfl.simulation.regret import regret_bound
@@ -40,18 +47,13 @@ class Summary:
 
     def mean(self, label: str, key: str) -> float:
         """Return the mean of a metric, NaN where there is none."""
-        found = self.interval(label, key)
-        return found.mean if found else math.nan
+        known = self.interval(label, key)
+        return known.mean if known else math.nan
 
-    def text(self, label: str, key: str, *, wide: bool) -> str:
-        """Return a metric as it is written in a table."""
-        metric, found = METRICS[key], self.interval(label, key)
-        if found:
-            return found.text(metric.form, wide=wide)
-        values = self.policies[label].get(key)
-        if metric.partly and values is not None:
-            return metric.partly.format(np.isfinite(values).mean())
-        return "–"
+    def text(self, label: str, key: str) -> str:
+        """Return the mean of a metric as a sentence has it."""
+        known = self.interval(label, key)
+        return known.text(METRICS[key].form, wide=False) if known else "–"
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -62,24 +64,19 @@ class Summary:
         """Return the labels, the best first; policies without a number come last."""
 
         def cost(label: str, key: str) -> float:
-            found, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
-            return sign * found.mean if found else math.inf
+            known, sign = self.interval(label, key), -1 if METRICS[key].better == "more" else 1
+            return sign * known.mean if known else math.inf
 
         return sorted(self.policies, key=lambda label: [cost(label, key) for key in self.ranking])
 
-    def mixed(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Return the warning that runs were made by different versions, where they were."""
-        names = dict.fromkeys(name for one in self.versions for name in one)
-        found = {
-            name: list(dict.fromkeys(v.get(name, "none") for v in self.versions)) for name in names
-        }
-        words = [f"{name} {' and '.join(own)}" for name, own in found.items() if len(own) > 1]
-        if not words:
+        if len(self.versions) < 2:
             return []
-        return [
-            f"{self.scenario.name}: its runs were made by different versions ({', '.join(words)}) "
-            "and may differ by that."
-        ]
+        first, *others = (set(versions.items()) for versions in self.versions)
+        differing = sorted(first.union(*others) - first.intersection(*others))
+        words = ", ".join(f"{name} {version}" for name, version in differing)
+        return [f"{self.scenario.name}: runs of different versions may differ by that ({words})."]
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame: one row per policy and seed, one column per metric."""
@@ -90,16 +87,21 @@ class Summary:
         first = self.scenario.first_seed
         return [
             {"policy": label, "seed": first + index}
-            | {key: float(v[index]) for key, v in found.items() if len(v) == self.seeds}
-            for label, found in self.policies.items()
+            | {key: float(v[index]) for key, v in numbers.items() if len(v) == self.seeds}
+            for label, numbers in self.policies.items()
             for index in range(self.seeds)
         ]
 
     @property
+    def baseline(self) -> str | None:
+        """Label of the policy that speed-ups are relative to, if it takes part."""
+        return baseline(self.scenario)
+
+    @property
     def oracles(self) -> list[str]:
         """Labels of the policies that know the true speeds; a reference, not competitors."""
-        named = {label: POLICIES.find(name) for label, (name, _) in self.scenario.policies.items()}
-        return [label for label, one in named.items() if getattr(one, "is_oracle", False)]
+        policies = {k: POLICIES.find(name) for k, (name, _) in self.scenario.policies.items()}
+        return [k for k, policy in policies.items() if getattr(policy, "is_oracle", False)]
 
     @property
     def title(self) -> str:
@@ -127,20 +129,20 @@ class Summary:
             "target": target and {**asdict(target), "name": str(target)},
             "theorem_1_bound": self.theorem_1_bound,
             "versions": self.versions,
-            "warnings": self.mixed(),
+            "warnings": self.warnings(),
             "policies": {k: {m: _plain(v) for m, v in own.items()} for k, own in policies.items()},
         }
 
 
 def summarise(results: Results, front: Sequence[tuple[float, float]] = ()) -> Summary:
-    """Return every metric of every policy; `front` is what BSFL reaches with other weights."""
+    """Return every metric of every policy; `front` as in PolicyRuns."""
     scenario = results.scenario
     target = find_target(results) if scenario.learning else None
     policies: dict[str, dict[str, FloatArray]] = {}
     for label in scenario.policies:
-        played = Played(results, label, target, front)
-        found = {key: metric.measure(played) for key, metric in METRICS.items()}
-        policies[label] = {k: np.asarray(v, float) for k, v in found.items() if v is not None}
+        runs = PolicyRuns(results, label, target, front)
+        values = {key: metric.measure(runs) for key, metric in METRICS.items()}
+        policies[label] = {k: np.asarray(v, float) for k, v in values.items() if v is not None}
     limit = bound(results, np.array([scenario.rounds]))[0] if scenario.objective else math.inf
     limit = float(limit) if math.isfinite(limit) else None
     return Summary(scenario, results.seeds, target, limit, policies, results.versions())

@@ -2,7 +2,7 @@
 
 from bsfl.frame.charts import Bar, bars, facts, part, spread
 from bsfl.frame.page import Markup, asset, data, page, text
-from bsfl.frame.table import SHOWN, Better, Cell, Column, best_rows, number, table
+from bsfl.frame.table import SHOWN, Better, Cell, Column, table
 
 __all__ = [
     "SHOWN",
@@ -13,10 +13,8 @@ __all__ = [
     "Markup",
     "asset",
     "bars",
-    "best_rows",
     "data",
     "facts",
-    "number",
     "page",
     "part",
     "spread",

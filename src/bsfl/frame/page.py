@@ -51,7 +51,7 @@ def page(
     title: str,
     body: str,
     *,
-    verdict: Sequence[str] = (),
+    headline: Sequence[str] = (),
     scripts: Sequence[str] = (),
     is_live: bool = False,
 ) -> str:
@@ -60,7 +60,7 @@ def page(
     Args:
         title: What it is about.
         body: Its parts, as HTML.
-        verdict: What it says: the first sentence is what a reader takes along.
+        headline: The results, one sentence each; the first is the most important.
         scripts: Sources that run when the page is there, after the one that sorts tables.
         is_live: Whether it may ask its own server for news.
     """
@@ -71,8 +71,8 @@ def page(
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         f"form-action 'self'; base-uri 'none'{asking}"
     )
-    lead = [f'<p class="lead">{text(one)}</p>' for one in verdict[:1]]
-    lead += [f"<p>{text(one)}</p>" for one in verdict[1:]]
+    lead = [f'<p class="lead">{text(one)}</p>' for one in headline[:1]]
+    lead += [f"<p>{text(one)}</p>" for one in headline[1:]]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -1,7 +1,6 @@
 """Tables that sort: by a click or a key on the head of a column, the better end first."""
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +9,6 @@ from bsfl.frame.page import Markup, text
 Better = Literal["less", "more"]
 SHOWN = 100
 """Rows that are drawn at first; sorting and searching know the others, too."""
-_NUMBER = re.compile(r"[-+\u2212]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +29,9 @@ class Cell:
     is_best: bool = False
 
 
-def number(shown: str) -> float | None:
-    """Return the number that a text begins with, None where there is none.
-
-    >>> number("1,234 ± 4"), number("75 %"), number("reached by 50%"), number("–")
-    (1234.0, 75.0, None, None)
-    """
-    found = _NUMBER.match(shown)
-    return float(found[0].replace(",", "").replace("\u2212", "-")) if found else None
-
-
-def best_rows(
-    column: Sequence[str], better: Better | None, aside: Collection[int] = ()
-) -> set[int]:
-    """Return the rows with the best number of a column as it is written: all that look equal.
-
-    No row is best where all are equal. Rows that stand `aside` do not compete.
-
-    >>> sorted(best_rows(["3", "2 ± 1", "2", "–"], "less"))
-    [1, 2]
-    """
-    known = {i: x for i, one in enumerate(column) if (x := number(one)) is not None}
-    known = {i: x for i, x in known.items() if i not in aside}
-    if better is None or len(set(known.values())) < 2:
-        return set()
-    best = min(known.values()) if better == "less" else max(known.values())
-    return {i for i, x in known.items() if x == best}
-
-
 def table(
     columns: Sequence[Column],
-    rows: Sequence[Sequence[str | Cell]],
+    rows: Sequence[Sequence[Cell]],
     *,
     caption: str = "",
     note: str = "",
@@ -74,7 +44,7 @@ def table(
 
     Args:
         columns: The heads.
-        rows: Cells by row; a text that begins with a number is sorted by it.
+        rows: Cells by row.
         caption: What the table shows.
         note: What else to know, below; lines stay lines.
         name: Keeps how it is sorted when a live page is drawn again; unique on its page.
@@ -100,13 +70,12 @@ def _head(column: Column) -> str:
     way = {"less": "lower is better", "more": "higher is better", None: ""}[column.better]
     first = "descending" if column.better == "more" else "ascending"
     small = f"<small>{way}</small>" if way else ""
-    button = f'<button type="button">{text(column.title)}</button>'
+    title = text(column.title).replace("_", "_<wbr>")  # a long name may take two lines
+    button = f'<button type="button">{title}</button>'
     return f'<th scope="col" data-first="{first}">{button}{small}</th>'
 
 
-def _cell(cell: str | Cell, place: int) -> str:
-    if not isinstance(cell, Cell):
-        cell = Cell(cell, number(cell))
+def _cell(cell: Cell, place: int) -> str:
     key = "" if cell.key is None else f"{cell.key}"
     key = "" if key == cell.shown else f' data-key="{text(key)}"'
     shown = text(cell.shown) if place else f'<span class="name">{text(cell.shown)}</span>'

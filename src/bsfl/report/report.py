@@ -1,7 +1,7 @@
-"""A report: verdict, tables, figures and numbers, written the same way for every study.
+"""A report: headline, tables, figures and numbers, written the same way for every study.
 
 DIR/report.html    everything on one page that opens offline
-DIR/report.md      verdict and tables
+DIR/report.md      headline and tables
 DIR/summary.json   the numbers
 DIR/<figure>.png   and .pdf
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 from bsfl import frame
 from bsfl.experiments.run_file import alone_in
-from bsfl.experiments.tables import Table, explained
+from bsfl.experiments.tables import Table, number
 from bsfl.extras import optional_imports
-from bsfl.frame import Cell, Column, Markup, asset, number, page, text
+from bsfl.frame import Cell, Markup, asset, page, text
 from bsfl.persistence import replace_file
 from bsfl.report.plots import Plot
 
@@ -48,18 +48,18 @@ class Report:
     Attributes:
         title: The question.
         numbers: All numbers as plain data.
-        verdict: The answer, one sentence each; the first is the headline.
+        headline: The results, one sentence each; the first is the most important.
         code: Lines to paste, for Markdown and terminal; a page has them in a section.
         tables: For page, Markdown and terminal.
         terminal_tables: Tables for the terminal instead, where `tables` are too wide for it.
         plots: For the page and as files.
-        sections: Parts of the page alone, between verdict and tables.
+        sections: Parts of the page alone, between headline and tables.
         details: Plain data that the page shows at its end, by title.
     """
 
     title: str
     numbers: Mapping[str, Any]
-    verdict: Sequence[str] = ()
+    headline: Sequence[str] = ()
     code: str = ""
     tables: Sequence[Table] = ()
     terminal_tables: Sequence[Table] | None = None
@@ -68,10 +68,10 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def markdown(self) -> str:
-        """Return verdict and tables as Markdown."""
+        """Return headline and tables as Markdown."""
         code = [f"```python\n{self.code}\n```"] if self.code else []
-        parts = [*self.verdict, *code, *(table.markdown() for table in self.tables)]
-        return "\n\n".join(filter(None, [*parts, explained(self.tables)])) + "\n"
+        parts = [*self.headline, *code, *(table.markdown() for table in self.tables)]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def page(self) -> str:
         """Return everything as one page, with the scripts that draw its plots."""
@@ -80,13 +80,9 @@ class Report:
             + "".join(map(figures_plotly.figure, section.plots))
             for section in self.sections
         ]
-        note = explained(self.tables)
         for i, table in enumerate(self.tables):
             is_titled = table.title == self.title  # the page says it already
             parts.append(html_table(replace(table, title="") if is_titled else table, f"table-{i}"))
-            if note and explained([table]):
-                parts += [f'<p class="note">{text(line)}</p>' for line in note.splitlines()]
-                note = ""
         for plot in self.plots:
             heading = f"<h2>{text(plot.question)}</h2>" if plot.question else ""
             parts.append(heading + figures_plotly.figure(plot))
@@ -95,7 +91,7 @@ class Report:
             parts.append(f"<details><summary>{text(name)}</summary>{plain}</details>")
         scripts = [figures_plotly.library(), asset("figures.js")] if self.all_plots() else []
         scripts += [section.script for section in self.sections if section.script]
-        return page(self.title, "".join(parts), verdict=self.verdict, scripts=scripts)
+        return page(self.title, "".join(parts), headline=self.headline, scripts=scripts)
 
     def all_plots(self) -> list[Plot]:
         """Return the plots of the page, in its order."""
@@ -118,10 +114,9 @@ def html_table(table: Table, name: str = "") -> Markup:
     best = table.best()
     rows = [
         [
-            Cell(cell, number(cell), is_best=i in best[j]) if j else Cell(cell, cell)
-            for j, cell in enumerate(row)
+            Cell(shown, number(cell) if j else shown, is_best=(i, j) in best)
+            for j, (shown, cell) in enumerate(zip(texts, row, strict=True))
         ]
-        for i, row in enumerate(table.rows)
+        for i, (texts, row) in enumerate(zip(table.texts(), table.rows, strict=True))
     ]
-    columns = [Column(c, table.better.get(c), table.about.get(c, "")) for c in table.columns]
-    return frame.table(columns, rows, caption=table.title, note=table.note, name=name)
+    return frame.table(table.columns, rows, caption=table.title, note=table.note, name=name)

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 
 from bsfl.estimators.fairness import lorenz, participation
+from bsfl.experiments.headline import headline
 from bsfl.experiments.learning_spec import LearningSpec
-from bsfl.experiments.metrics import selections
+from bsfl.experiments.metrics import evaluated, find_target, selections
 from bsfl.experiments.results import Results, read_manifest, took_part
 from bsfl.experiments.statistics import seeds_in_words
 from bsfl.experiments.summary import bound, summarise
 from bsfl.experiments.tables import summary_table
-from bsfl.experiments.target import evaluated, find_target
-from bsfl.experiments.verdict import verdict
 from bsfl.learning.partition import Partition
 from bsfl.report.plots import (
     BAND_SEEDS,
@@ -49,7 +48,7 @@ def scenario_report(results: Results) -> Report:
     summary, scenario = summarise(results), results.scenario
     return Report(
         title=scenario.title,
-        verdict=[*verdict(summary), *summary.mixed()],
+        headline=[*headline(summary), *summary.warnings()],
         numbers=summary.as_json(),
         tables=[summary_table(summary, "report")],
         terminal_tables=[summary_table(summary, "training" if scenario.learning else "selection")],

@@ -16,11 +16,10 @@ from bsfl.experiments.metrics import fair_selections, selections
 from bsfl.experiments.results import Results, took_part
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval
-from bsfl.experiments.tables import table_of
 from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.report.plots import Plot
-from bsfl.studies.study import Effort, changed
+from bsfl.studies.study import Effort, changed, table_of
 from bsfl.types import FloatArray
 
 FLOOR, FLOOR_PART, FLOOR_ROUNDS = 0.8, 5, 1000
@@ -43,7 +42,7 @@ class Ablation:
     scenarios: ClassVar[Sequence[str]]
     better: ClassVar[Mapping[str, Better]]
 
-    def verdict(self, rows: Sequence[Row]) -> str:
+    def headline(self, rows: Sequence[Row]) -> str:
         """Return the conclusion in one sentence."""
         raise NotImplementedError
 
@@ -73,7 +72,7 @@ class Ablation:
         ]
         return Report(
             title=about,
-            verdict=[self.verdict(rows)],
+            headline=[self.headline(rows)],
             numbers={"about": about, "rows": plain},
             tables=[table_of(about, rows, self.better)],
             plots=self.plots(found),
@@ -101,14 +100,14 @@ class ColdStart(Ablation):
     """How much does a model of unseen clients help, when most clients are selected once at most?"""
 
     scenarios = ("ablation-cold-start",)
-    better = dict.fromkeys(("mean round (s)", "over random", "over means", "Gini"), "less")
+    better = dict.fromkeys(("over random", "over means"), "less")
 
-    def verdict(self, rows: Sequence[Row]) -> str:
-        best = min(rows, key=lambda row: mean(row, "mean round (s)"))
-        round_s, ratio = cell(best, "mean round (s)"), cell(best, "over random")
+    def headline(self, rows: Sequence[Row]) -> str:
+        best = min(rows, key=lambda row: mean(row, "mean_round_s"))
+        round_s, ratio = cell(best, "mean_round_s"), cell(best, "over random")
         return (
             f"{best['policy']} has the shortest rounds: {round_s.text()} s, {ratio.text('.2f')} "
-            f"times those of random selection, at a Gini of {mean(best, 'Gini'):.2f}."
+            f"times those of random selection, at a Gini of {mean(best, 'gini'):.2f}."
         )
 
     def rows(self, found: Found) -> list[Row]:
@@ -118,9 +117,9 @@ class ColdStart(Ablation):
         return [
             {
                 "policy": label,
-                "mean round (s)": interval(mean_rounds(results, label)),
+                "mean_round_s": interval(mean_rounds(results, label)),
                 "over random": interval(mean_rounds(results, label) / by_chance),
-                "Gini": interval([gini(counts) for counts in selections(results, label)]),
+                "gini": interval([gini(counts) for counts in selections(results, label)]),
             }
             for label in results.scenario.policies
         ]
@@ -150,7 +149,7 @@ class Drift(Ablation):
     scenarios = ("ablation-drift", "ablation-steady")
     better = dict.fromkeys(("before (s)", "after (s)"), "less")  # random selection loses nothing
 
-    def verdict(self, rows: Sequence[Row]) -> str:
+    def headline(self, rows: Sequence[Row]) -> str:
         by_name = {str(row["policy"]): row for row in rows}
         best = min(rows, key=lambda row: mean(row, "after (s)"))
         after, base = (cell(row, "after (s)").text() for row in (best, by_name["stationary"]))
@@ -205,10 +204,12 @@ class FloorHeld(Ablation):
     scenarios = FLOOR_FLEETS
     better: ClassVar[Mapping[str, Better]] = {}  # fleets differ
 
-    def verdict(self, rows: Sequence[Row]) -> str:
+    def headline(self, rows: Sequence[Row]) -> str:
         smallest = {
             str(one["policy"]): min(
-                mean(row, "min participation") for row in rows if row["policy"] == one["policy"]
+                mean(row, "min participation ratio")
+                for row in rows
+                if row["policy"] == one["policy"]
             )
             for one in rows
         }
@@ -244,7 +245,7 @@ class FloorHeld(Ablation):
             {
                 "fleet": name,
                 "policy": label,
-                "min participation": interval(min_participations(results, label)),
+                "min participation ratio": interval(min_participations(results, label)),
                 "mean round over random": interval(
                     mean_rounds(results, label) / mean_rounds(results, "random")
                 ),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bsfl.experiments.statistics import interval
-from bsfl.experiments.tables import Table
+from bsfl.experiments.tables import Cell, Column, Table
 from bsfl.extras import in_parallel
 from bsfl.random import stream
 from bsfl.report import Report
@@ -152,16 +152,17 @@ class Annealing:
 
 def tournament_table(games: dict[str, Any]) -> Table:
     """Return one row per proposal."""
-    rows = []
-    for proposal, found in games["proposals"].items():
-        rows.append([proposal])
+    rows: list[list[Cell]] = []
+    for proposal, by_state in games["proposals"].items():
+        row: list[Cell] = [proposal]
         for state in STATES:
-            wins, gap = found[state]["win_rate_over_swap"], found[state]["mean_gap"]["mean"]
-            rows[-1] += ["–" if wins is None else f"{wins:.1%}", f"{gap:.1%}"]
+            row += [by_state[state]["win_rate_over_swap"], by_state[state]["mean_gap"]["mean"]]
+        rows.append(row)
+    heads = ("last state: wins", "last state: gap", "best state: wins", "best state: gap")
     return Table(
         title=f"{games['instances']:,} random instances, {games['steps']:,} steps; "
         f"the paper: ALSA above SA in {PAPER_WIN_RATE:.1%}",
-        columns=["proposal", "last state: wins", "its gap", "best state: wins", "its gap"],
+        columns=[Column("proposal"), *(Column(head, form=".1%") for head in heads)],
         rows=rows,
         note="wins: over swap; gap: 0 % is the exact optimum, 100 % a random cohort",
     )

@@ -20,18 +20,18 @@ from bsfl.estimators.fairness import gini
 from bsfl.experiments import checksummed
 from bsfl.experiments.files import find_scenario
 from bsfl.experiments.learning_spec import LINEAR
+from bsfl.experiments.metrics import at_the_end, find_target, time_to
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import play
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.summary import Summary, summarise
-from bsfl.experiments.tables import summary_table, winners_table
-from bsfl.experiments.target import at_the_end, find_target, time_to
-from bsfl.experiments.verdict import overall
+from bsfl.experiments.tables import summary_table
 from bsfl.extras import in_parallel
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
 from bsfl.studies.study import ROUNDS, Effort, changed, totals, with_policies
+from bsfl.studies.winners import overall, winners_table
 
 BENCHMARK_SUITE = (
     *("phones-iid", "phones-dirichlet", "phones-quantity", "authors-bimodal"),
@@ -147,11 +147,11 @@ class Leaderboard:
         )
         return Report(
             title="Leaderboard",
-            verdict=[
+            headline=[
                 *overall(summaries),
                 f"Times are virtual; rounds: {self.rounds}. "
                 f"{tuning if self.tune > 1 else 'No policy was tuned.'}",
-                *(line for one in standings for line in one.summary.mixed()),
+                *(line for one in standings for line in one.summary.warnings()),
             ],
             numbers={
                 "tune": self.tune,

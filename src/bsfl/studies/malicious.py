@@ -7,9 +7,8 @@ from typing import Any
 from bsfl.experiments.files import find_scenario
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.summary import summarise
-from bsfl.experiments.tables import table_of
 from bsfl.report import Report
-from bsfl.studies.study import ROUNDS, Effort, changed, with_policies
+from bsfl.studies.study import ROUNDS, Effort, changed, table_of, with_policies
 
 SCENARIO = "phones-iid"
 POLICIES: dict[str, dict[str, Any]] = {
@@ -49,20 +48,18 @@ class MaliciousReports:
         rows = [
             {
                 "false reports": name,
+                **{k: summary.interval(k, "time_to_target_s") for k in summary.policies},
                 **{
-                    label: summary.text(label, "time_to_target_s", wide=True)
-                    for label in summary.policies
-                },
-                **{
-                    f"{label}, at the end": summary.text(label, "test_accuracy", wide=True)
-                    for label in summary.policies
+                    f"{k}, final_accuracy": summary.interval(k, "final_accuracy")
+                    for k in summary.policies
                 },
             }
             for name, summary in found.items()
         ]
-        title = "Seconds to the target, and accuracy at the end, by kind of false report"
+        title = "time_to_target_s, and final_accuracy, by kind of false report"
         numbers = {name: summary.as_json() for name, summary in found.items()}
-        return Report(title=title, numbers=numbers, tables=[table_of(title, rows)])
+        table = table_of(title, rows, note="–: not every seed reached the target")
+        return Report(title=title, numbers=numbers, tables=[table])
 
 
 def with_false_reports(name: str, settings: dict[str, Any] | None) -> Scenario:

@@ -43,7 +43,7 @@ class ConfidenceWidth(Ablation):
 
     better: ClassVar[Mapping[str, Better]] = {}  # fleets and weights differ
 
-    def verdict(self, rows: Sequence[Row]) -> str:
+    def headline(self, rows: Sequence[Row]) -> str:
         over: dict[str, list[float]] = {}
         for row in rows:
             index = str(row["index"]).rpartition("-")[0]
@@ -77,7 +77,7 @@ class ConfidenceWidth(Ablation):
                         "fleet": name.removeprefix("ablation-radius-"),
                         "index": label,
                         "time over genie at this Gini": interval(ratio),
-                        "Gini": interval([uneven for _, uneven in own]),
+                        "gini": interval([uneven for _, uneven in own]),
                         "exploration (s)": interval([t[: left_out(scenario)].sum() for t in taken]),
                         "regret over the paper's": interval(regret) if shared in label else None,
                     }

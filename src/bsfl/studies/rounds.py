@@ -8,12 +8,10 @@ import numpy as np
 
 from bsfl.experiments.files import find_scenario
 from bsfl.experiments.scenario import Scenario
-from bsfl.experiments.statistics import Interval
 from bsfl.experiments.summary import Summary, summarise
-from bsfl.experiments.tables import table_of
 from bsfl.report import Report
 from bsfl.report.plots import Bars, Panel, Plot
-from bsfl.studies.study import ROUNDS, Effort, with_policies
+from bsfl.studies.study import ROUNDS, Effort, table_of, with_policies
 
 SCENARIOS = ("phones-iid", "flaky", "phones-week")
 TAIL = {"kind": "lognormal"}
@@ -47,12 +45,12 @@ class RoundKinds:
             {
                 "scenario": name,
                 "rounds": kind,
-                **{label: _cell(summary, label) for label in summary.policies},
+                **{k: summary.interval(k, "time_to_target_s") for k in summary.policies},
             }
             for (name, kind), summary in found.items()
         ]
         numbers = {f"{name}, {kind}": one.as_json() for (name, kind), one in found.items()}
-        title = "Seconds to the target, by how rounds close and by policy"
+        title = "time_to_target_s, by how rounds close and by policy"
         panels = [
             Panel(
                 y="virtual seconds to the target",
@@ -63,7 +61,8 @@ class RoundKinds:
         ]
         caption = "Lower is better, with 95 % intervals. No bar: not every seed reached the target."
         plot = Plot(name="rounds", caption=caption, panels=panels, n_columns=len(panels))
-        return Report(title=title, numbers=numbers, tables=[table_of(title, rows)], plots=[plot])
+        table = table_of(title, rows, note="–: not every seed reached the target")
+        return Report(title=title, numbers=numbers, tables=[table], plots=[plot])
 
 
 def with_rounds(name: str, kind: str) -> Scenario:
@@ -71,10 +70,6 @@ def with_rounds(name: str, kind: str) -> Scenario:
     settings = POLICIES | (ASYNCHRONOUS if ROUNDS[kind]["kind"] == "buffered" else {})
     policies = {policy: (policy, options) for policy, options in settings.items()}
     return with_policies(find_scenario(name), policies, round=ROUNDS[kind])
-
-
-def _cell(summary: Summary, label: str) -> str | Interval:
-    return summary.text(label, "time_to_target_s", wide=True)
 
 
 def _bars(label: str, scenario: str, found: dict[tuple[str, str], Summary]) -> Bars:

@@ -9,11 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from bsfl.estimators.fairness import participation
+from bsfl.experiments.metrics import METRICS
 from bsfl.experiments.parse import parse_scenario
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.tables import Cell, Column, Table, metric_column
 from bsfl.extras import optional_module
+from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.types import IntArray, RoundRecord
 
@@ -94,3 +97,25 @@ def with_policies(
     """Return a scenario with other policies, given as (registry name, settings) by label."""
     tables = {label: {"policy": name, **settings} for label, (name, settings) in policies.items()}
     return changed(scenario, policies=tables, **changes)
+
+
+def table_of(
+    title: str,
+    rows: Sequence[Mapping[str, Cell]],
+    better: Mapping[str, Better] | None = None,
+    note: str = "",
+) -> Table:
+    """Return rows of names and numbers as a table; `better` says which way is, by column.
+
+    >>> from bsfl.experiments import Interval
+    >>> print(table_of("t", [{"policy": "a", "time": Interval(1234.5, 1230.0, 1239.0)}]))
+    t
+    <BLANKLINE>
+    policy       time
+    a       1,234 ± 4
+    """
+    columns = [
+        metric_column(METRICS[name]) if name in METRICS else Column(name, (better or {}).get(name))
+        for name in rows[0]
+    ]
+    return Table(title=title, columns=columns, rows=[list(row.values()) for row in rows], note=note)

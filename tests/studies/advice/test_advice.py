@@ -219,9 +219,9 @@ def test_what_is_written(advised):
     assert scheduler.cohort_size == M
     assert len(scheduler.select()) >= M
     assert best["paste"] == report.code
-    text = " ".join(report.verdict)
+    text = " ".join(report.headline)
     assert "1 of 24 clients never responded within 60 s" in text
-    assert f"saves {100 * best['saved']['mean']:.0f} % (" in report.verdict[0]
+    assert f"saves {100 * best['saved']['mean']:.0f} % (" in report.headline[0]
     page = (folder / "report.html").read_text()
     assert "<i>" not in page
     assert 'id="floor"' in page
@@ -240,7 +240,7 @@ def test_a_warm_start_that_was_used_is_kept(advised, log_file):
         folder, Effort(jobs=1, seeds=2)
     )
     assert (folder / "warm-start.bsfl").read_bytes() == before
-    assert "was not overwritten" in again.verdict[-1]
+    assert "was not overwritten" in again.headline[-1]
 
 
 @pytest.mark.slow

@@ -188,7 +188,7 @@ def report(
     section = floor_section(finals, advice.min_participation, same_plan)
     return Report(
         title=f"Recommendation for the {log.n_clients:,} clients in {advice.log.name}",
-        verdict=[
+        headline=[
             *saving(best, finals[0], baseline),
             f"Recommended: {sentence(best)}",
             *floor_words(best, advice.min_participation),

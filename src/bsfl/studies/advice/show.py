@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bsfl.experiments.statistics import Interval
-from bsfl.experiments.tables import Table
+from bsfl.experiments.tables import Column, Table
 from bsfl.frame import Markup, data, text
 from bsfl.monitoring.words import seconds
 from bsfl.report import Section
@@ -19,8 +20,8 @@ FLOORS = range(101)
 ABOUT = {
     "over_selection": "invitations per target response; auto: from the clients' response rates",
     "responses": "responses per round that entered the model",
-    "min participation": "participations of the least served client over its fair count",
-    "Gini": "0: all clients participate equally; near 1: a few clients do nearly all",
+    "min_participation": "participations of the least served client over its fair count",
+    "gini": "0: all clients participate equally; near 1: a few clients do nearly all",
 }
 
 
@@ -116,29 +117,33 @@ def spread(found: Interval, words: Callable[[float], str], doubt: str = "") -> s
 def trials_table(trials: Sequence[Trial], best: Trial, read: str = "") -> Table:
     """Return one row per setting, the recommended one first, then by time; `read` is the log."""
     ordered = sorted(trials, key=lambda one: (one is not best, float(one.time_s.mean())))
-    in_time = f"{best.setting.cohort_size:,} responses in (s)"
+    columns = [
+        Column("setting"),
+        Column(f"{best.setting.cohort_size:,} responses in (s)", "less"),
+        Column("min_participation", "more", form=".2f"),
+        Column("mean_round_s"),
+        Column("responses", form=".1f"),
+        Column("over_selection", form="g"),
+        Column("deadline_s", form="g"),
+        Column("gini", "less", form=".3f"),
+    ]
     return Table(
         title="All settings on these clients, ± 95 %",
-        columns=[
-            *("setting", in_time, "min participation", "mean round (s)", "responses"),
-            *("over_selection", "deadline (s)", "Gini"),
-        ],
+        columns=[replace(column, about=ABOUT.get(column.title, "")) for column in columns],
         rows=[
             [
                 one.setting.short() + " *" * (one is best),
-                one.interval("for_as_many_s").text(),
-                f"{one.mean('min_participation'):.2f}",
-                one.interval("mean_round_s").text(),
-                f"{one.mean('responses'):.1f}",
-                str(one.setting.over_selection),
-                f"{one.setting.deadline_s:g}",
-                f"{one.mean('gini'):.3f}",
+                one.interval("for_as_many_s"),
+                one.mean("min_participation"),
+                one.interval("mean_round_s"),
+                one.mean("responses"),
+                one.setting.over_selection,
+                one.setting.deadline_s,
+                one.mean("gini"),
             ]
             for one in ordered
         ],
         note="*: recommended" + f". The log: {read}" * bool(read),
-        better={in_time: "less", "min participation": "more", "Gini": "less"},
-        about=ABOUT,
     )
 
 
@@ -148,15 +153,21 @@ def brief_table(trials: Sequence[Trial], best: Trial) -> Table:
     chosen = [one for one in trials if id(one) in front or one is trials[0] or one is best]
     chosen.sort(key=lambda one: float(one.time_s.mean()))
     return Table(
-        title="The best setting for every floor of min participation",
-        columns=["setting", "over_selection", "deadline", "round (s)", "min participation"],
+        title="The best setting for every floor of min_participation",
+        columns=[
+            Column("setting"),
+            Column("over_selection", form="g"),
+            Column("deadline_s", form="g"),
+            Column("mean_round_s"),
+            Column("min_participation", form=".2f"),
+        ],
         rows=[
             [
                 ("* " if one is best else "  ") + one.setting.short(),
-                str(one.setting.over_selection),
-                f"{one.setting.deadline_s:g} s",
-                one.interval("mean_round_s").text(),
-                f"{one.mean('min_participation'):.2f}",
+                one.setting.over_selection,
+                one.setting.deadline_s,
+                one.interval("mean_round_s"),
+                one.mean("min_participation"),
             ]
             for one in chosen
         ],
@@ -172,23 +183,27 @@ def sizes_table(trials: Sequence[Trial]) -> Table:
     """
     pairs = list(zip(trials[::2], trials[1::2], strict=True))
 
-    def per_minute(one: Trial) -> str:
-        return f"{60 * one.mean('responses') / one.mean('mean_round_s'):.1f}"
+    def per_minute(one: Trial) -> float:
+        return 60 * one.mean("responses") / one.mean("mean_round_s")
 
     return Table(
         title=f"{trials[0].setting.short()} with other cohort sizes, and random selection",
         columns=[
-            *("cohort size", "round (s)", "random's round (s)", "responses per minute"),
-            *("random's responses per minute", "min participation"),
+            Column("cohort_size"),
+            Column("mean_round_s", wide=False),
+            Column("random's mean_round_s", wide=False),
+            Column("responses per minute", form=".1f"),
+            Column("random's responses per minute", form=".1f"),
+            Column("min_participation", form=".2f"),
         ],
         rows=[
             [
                 f"{one.setting.cohort_size:,}",
-                one.interval("mean_round_s").text(wide=False),
-                other.interval("mean_round_s").text(wide=False),
+                one.interval("mean_round_s"),
+                other.interval("mean_round_s"),
                 per_minute(one),
                 per_minute(other),
-                f"{one.mean('min_participation'):.2f}",
+                one.mean("min_participation"),
             ]
             for one, other in pairs
         ],

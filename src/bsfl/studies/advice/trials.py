@@ -10,7 +10,7 @@ import numpy as np
 
 from bsfl._core.task import TaskView
 from bsfl.estimators.fairness import gini
-from bsfl.experiments.statistics import Interval, interval
+from bsfl.experiments.statistics import Interval, interval, prediction_interval
 from bsfl.policies import POLICIES, Policy, make_policy
 from bsfl.policy import PolicyWrapper
 from bsfl.random import stream
@@ -257,19 +257,6 @@ class Trial:
         """Return plain data."""
         found = {name: self.interval(name).as_json() for name in self.numbers}
         return {"setting": self.setting.as_json(), "code": self.setting.words(), **found}
-
-
-def prediction_interval(values: FloatArray) -> Interval:
-    """Return the mean over seeds and its 95 % prediction interval, for the fleet behind the log.
-
-    It is sqrt(n + 1) times as wide as the confidence interval of the mean.
-
-    >>> prediction_interval(np.array([1.0, 2.0, 3.0])).high
-    6.968...
-    """
-    mean = interval(values)
-    half = (mean.high - mean.mean) * math.sqrt(len(values) + 1)
-    return Interval(mean.mean, mean.mean - half, mean.mean + half)
 
 
 def recommended(trials: Sequence[Trial], floor: float) -> Trial:

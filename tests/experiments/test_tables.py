@@ -1,0 +1,123 @@
+"""Tables hold numbers; text, order and the best of a column are made where they are shown."""
+
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bsfl.cli.reports import drawn
+from bsfl.experiments.metrics import METRICS
+from bsfl.experiments.statistics import Interval
+from bsfl.experiments.tables import Column, Table, summary_table
+from bsfl.report.report import html_table
+from given_summary import summary
+
+TABLE = Table(
+    title="t",
+    columns=[
+        Column("policy"),
+        Column("time_s", "less", about="how long"),
+        Column("gini", "less", form=".2f"),
+        Column("rounds", form=",.0f"),
+    ],
+    rows=[
+        ["a", Interval(1200.0, 1197.0, 1203.0), 0.101, 3],
+        ["b", Interval(900.0, np.nan, np.nan), 0.104, 4],
+        ["<g>", 5.0, 0.2, None],
+    ],
+    note="one\ntwo",
+    aside=[2],
+)
+
+
+def test_the_best_of_a_column_is_marked_and_an_oracle_does_not_compete():
+    assert TABLE.best() == {(1, 1)}, "two that look alike are not better"
+    assert "| b | **900** | 0.10 | 4 |" in TABLE.markdown()
+    assert "| <g> * | 5.00 | 0.20 | – |" in TABLE.markdown()
+
+
+@pytest.mark.parametrize(
+    ("values", "better", "best"),
+    [
+        ([3.0, Interval(2.0, 1.0, 3.0), 2.001, None], "less", {1, 2}),
+        ([3.0, Interval(2.0, 1.0, 3.0), 2.001, None], "more", {0}),
+        ([3.0, 2.0], None, set()),
+        ([3.0, 3.001], "less", set()),
+        ([3.0, np.inf, np.nan], "more", set()),
+        (["1", "2"], "less", set()),
+        ([-2.0, 1e7], "less", {0}),
+    ],
+)
+def test_the_best_are_all_that_look_like_the_best(values, better, best):
+    table = Table(
+        title="", columns=[Column("policy"), Column("x", better)], rows=[["p", v] for v in values]
+    )
+    assert table.best() == {(i, 1) for i in best}
+
+
+def test_plain_text_is_aligned_under_its_title_and_over_its_note():
+    assert str(TABLE).splitlines() == [
+        "t",
+        "",
+        "policy     time_s  gini  rounds",
+        "a       1,200 ± 3  0.10       3",
+        "b             900  0.10       4",
+        "<g> *        5.00  0.20       –",
+        "",
+        "one",
+        "two",
+    ]
+    assert repr(TABLE) == str(TABLE)
+
+
+def test_a_page_sorts_by_numbers_and_not_by_what_is_written():
+    page = html_table(TABLE)
+    assert '<td data-key="1200.0">1,200 ± 3</td>' in page
+    assert '<td data-key="900.0" class=best>900</td>' in page
+    assert '<td data-key="0.101">0.10</td>' in page
+    assert '<td data-key="">–</td>' in page, "no number comes last"
+    assert "&lt;g&gt; *" in page
+    assert "how long" in page
+
+
+def test_a_notebook_shows_the_same():
+    page = TABLE._repr_html_()
+    assert re.findall("<b>(.*?)</b>", page) == ["900"]
+    assert page.count("<tr>") == 4
+    assert '<th title="how long">time_s</th>' in page
+    assert "<g>" not in page
+
+
+def test_a_terminal_breaks_long_names_at_underscores():
+    columns = [Column(title) for title in ("policy", "time_to_target_s", "min_participation")]
+    table = Table(title="", columns=columns, rows=[["a", 1, 2]])
+    console = Console(width=60)
+    with console.capture() as capture:
+        console.print(drawn(table))
+    assert capture.get().split()[:5] == ["time_to_", "min_", "policy", "target_s", "participation"]
+
+
+def test_a_column_of_a_table_is_that_of_the_data_frame():
+    made = summary(a=[1, 2], random=[3, 4])
+    for view in ("report", "leaderboard", "training"):
+        titles = [column.title for column in summary_table(made, view).columns]
+        assert set(titles) <= set(made.rows()[0]), view
+
+
+def test_the_leaderboard_begins_with_the_best_and_stars_oracles():
+    made = summary(slow=[9, 8, 9], never=[1, np.inf, 1], quick=[4, 5, 4], genie=[1, 1, 1])
+    table = summary_table(made, "leaderboard", "a note")
+    assert [row[0] for row in table.rows] == ["genie", "quick", "slow", "never"]
+    assert [texts[0] for texts in table.texts()] == ["genie *", "quick", "slow", "never"]
+    assert table.note == "*: knows the true speeds\na note"
+    time = [column.title for column in table.columns].index("time_to_target_s")
+    reached = [column.title for column in table.columns].index("reached_target")
+    assert table.rows[3][time] is None
+    assert table.texts()[3][reached] == "67%"
+    assert {place for place in table.best() if place[1] == time} == {(1, time)}
+
+
+def test_the_page_explains_every_column():
+    columns = summary_table(summary(a=[1, 2]), "report").columns
+    assert all(column.about == METRICS[column.title].about for column in columns[1:])

@@ -10,7 +10,7 @@ from bsfl.simulation.availability import phones_availability
 
 def test_phones_come_and_go_as_recorded_phones_did():
     rng = np.random.default_rng(0)
-    record = phones_availability(20_000, rng, mean=0.08)
+    record = phones_availability(20_000, rng, probability=0.08)
     there = record.state == 1
     share = there.mean(axis=0)
     assert there.mean() == pytest.approx(0.08, abs=0.003)
@@ -21,8 +21,8 @@ def test_phones_come_and_go_as_recorded_phones_did():
 
 
 def test_phones_cannot_be_made_to_be_there_all_the_time():
-    with pytest.raises(InvalidInput, match="mean must be"):
-        phones_availability(10, np.random.default_rng(0), mean=0.5)
+    with pytest.raises(InvalidInput, match="probability must be"):
+        phones_availability(10, np.random.default_rng(0), probability=0.5)
 
 
 class Numbers:
@@ -34,6 +34,6 @@ class Numbers:
 
 def test_who_is_there_is_a_yes_or_no_for_each_client():
     latency = lognormal(np.ones(12), np.full(12, 0.1))
-    fleet = SimulatedClients(latency=latency, tau_min=0.5, tau_max=9.0, availability=Numbers())
+    clients = SimulatedClients(latency=latency, tau_min=0.5, tau_max=9.0, availability=Numbers())
     with pytest.raises(InvalidInput, match=r"of the 12 clients, got .* int64 with shape \(3,\)"):
-        fleet.available(1, 0.0)
+        clients.available(1, 0.0)

@@ -1,4 +1,4 @@
-"""Recorded fleets, and the built-in phones against real ones."""
+"""Recorded clients, and the built-in phones against real ones."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_latencies_are_resampled_client_by_client(tmp_path):
     )
 
 
-def test_a_log_with_more_columns_is_a_fleet(tmp_path):
+def test_a_log_with_more_columns_is_a_trace(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text(
         "timestamp,client,latency_ms,outcome\n"
@@ -58,7 +58,7 @@ def test_capacities_become_latencies(tmp_path):
         ("", "the first line must be client,latency_s or client,compute_ms_per_sample"),
         ("client,speed\na,1\n", "got client,speed"),
         ("client,latency,outcome\na,1,fine\n", "line 2: the outcome must be ok, timeout, failed"),
-        ("client,latency_s\n", "there is no client in the trace"),
+        ("client,latency_s\n", "there is no row below the header"),
         (
             "client,latency_s\na,1\nb,-2\n",
             "line 3: latency_s must be a number from 1e-09 to 1e\\+12, got '-2'",

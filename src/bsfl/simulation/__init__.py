@@ -5,8 +5,8 @@ simulate    the loops            availability, intervals, week   when they are a
 training    the global model     regret                          what the oracle would have earned
 """
 
-from bsfl.simulation.availabilities import AVAILABILITIES
 from bsfl.simulation.availability import (
+    AVAILABILITIES,
     Always,
     Independent,
     RecordedAvailability,

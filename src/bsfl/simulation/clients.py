@@ -60,7 +60,7 @@ class SimulatedClients:
         lives = self.availability
         if isinstance(lives, Intervals) and lives.n_clients != self.n_clients:
             raise InvalidInput(
-                f"availability must describe all {self.n_clients} clients of the fleet, "
+                f"availability must describe all {self.n_clients} clients, "
                 f"got the intervals of {lives.n_clients}"
             )
 

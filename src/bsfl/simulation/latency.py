@@ -1,4 +1,4 @@
-"""Latency distributions: how long each client of a simulated fleet takes in a round.
+"""Latency distributions: how long each simulated client takes in a round.
 
 A model holds one set of parameters per client and a function that turns standard noise into
 seconds. Draws and true means use the same function: a draw feeds it random noise, a mean

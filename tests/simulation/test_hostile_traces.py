@@ -1,12 +1,15 @@
 """Recordings that are no recordings: one line that names the file, and the line where there is one."""
 
+import os
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import client_rows, intervals, read_availability, read_intervals
+from bsfl.simulation.response_log import Columns, read_csv
 from bsfl.simulation.traces import read_trace
 
 HEAD = b"client,latency_s\n"
@@ -66,6 +69,33 @@ def test_what_is_not_a_file(tmp_path):
             read_trace(path)
         with pytest.raises(InvalidInput, match="cannot be read"):
             read_availability(path, 3, np.random.default_rng(0))
+
+
+READERS = {
+    "trace": read_trace,
+    "log": lambda path: read_csv(path, Columns()),
+    "intervals": lambda path: read_intervals(path, 3, np.random.default_rng(0)),
+    "availability": lambda path: read_availability(path, 3, np.random.default_rng(0)),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes and devices here")
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_devices_and_pipes_are_refused_before_they_are_opened(tmp_path, reader):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "endless.npz").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.csv", tmp_path / "endless.npz", Path("/dev/full")):
+        with pytest.raises(InvalidInput, match="It is not a regular file"):
+            reader(path)
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_files_that_are_too_large_are_refused_before_they_are_read(tmp_path, reader):
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # sparse: it takes no room on the disk
+    with pytest.raises(InvalidInput, match="It may have .* bytes, got 1,099,511,627,776"):
+        reader(path)
 
 
 def npy(shape, content=b""):

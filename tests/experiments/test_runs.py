@@ -16,8 +16,7 @@ from rich.console import Console
 from bsfl.cli.reports import drawn
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
-from bsfl.experiments import Results, open_results, read_manifest, run_scenario
-from bsfl.experiments import runner
+from bsfl.experiments import Results, open_results, read_manifest, run_scenario, runner
 from bsfl.experiments.statistics import interval
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import summary_table

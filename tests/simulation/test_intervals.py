@@ -193,13 +193,3 @@ def test_a_response_that_would_come_after_its_client_left_never_comes():
     assert clients.latencies(1, 99.0).tolist() == [np.inf, np.inf, 8, 8]
     assert clients.latencies(1, 707.0).tolist() == [np.inf, np.inf, 8, 8]
     assert clients.latencies(1, 708.0).tolist() == [np.inf, np.inf, np.inf, 8]
-
-
-def test_the_intervals_must_be_those_of_all_clients():
-    with pytest.raises(InvalidInput, match="describe all 3 clients, got the intervals of 4"):
-        SimulatedClients(
-            latency=lognormal(np.ones(3), np.zeros(3)),
-            tau_min=1.0,
-            tau_max=2.0,
-            availability=CLIENTS,
-        )

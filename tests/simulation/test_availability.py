@@ -22,22 +22,24 @@ def test_independent_availability_has_its_rate():
 def test_recorded_availability(tmp_path):
     state = np.array([[1, 0, -1], [0, 1, 1]], dtype=np.int8)
     np.savez(tmp_path / "a.npz", state=state)
-    model = read_availability(tmp_path / "a.npz", 3, np.random.default_rng(0), rounds_per_step=2)
+    model = read_availability(
+        3, np.random.default_rng(0), path=tmp_path / "a.npz", rounds_per_step=2
+    )
     rows = [model.reachable(t, 0.0, 3, np.random.default_rng(0)) for t in range(1, 6)]
     for row, step in zip(rows, (0, 0, 1, 1, 0), strict=True):
         assert row.tolist() == (state[step][model.device] == 1).tolist()
     np.save(tmp_path / "b.npy", np.full((2, 2), 7))
     with pytest.raises(InvalidInput, match="availability must be .time, device. with values 1, 0"):
-        read_availability(tmp_path / "b.npy", 3, np.random.default_rng(0))
+        read_availability(3, np.random.default_rng(0), path=tmp_path / "b.npy")
     np.savez(tmp_path / "c.npz", other=state)
     with pytest.raises(InvalidInput, match="there is no array 'state' in the file"):
-        read_availability(tmp_path / "c.npz", 3, np.random.default_rng(0))
+        read_availability(3, np.random.default_rng(0), path=tmp_path / "c.npz")
 
 
 @pytest.mark.skipif(not DEVICES.is_dir(), reason="the recorded devices are not here")
 def test_recorded_phones_are_rarely_available():
     path = DEVICES / "flash_availability_30min_723dev.npz"
-    model = read_availability(path, 723, np.random.default_rng(0))
+    model = read_availability(723, np.random.default_rng(0), path=path)
     rates = np.mean(
         [model.reachable(t, 0.0, 723, np.random.default_rng(0)) for t in range(1, 242)], axis=0
     )
@@ -56,10 +58,10 @@ def test_files_that_break_off_are_refused(tmp_path):
     np.savez(tmp_path / "objects.npz", state=np.array([[None]]))
     for name in ("empty.npy", "cut.npz", "objects.npz"):
         with pytest.raises(InvalidInput, match=f"{name} cannot be read as an .npz or .npy file"):
-            read_availability(tmp_path / name, 3, np.random.default_rng(0))
+            read_availability(3, np.random.default_rng(0), path=tmp_path / name)
     np.savez(tmp_path / "other.npz", states=np.ones((5, 2)))
     with pytest.raises(InvalidInput, match="there is no array 'state'"):
-        read_availability(tmp_path / "other.npz", 3, np.random.default_rng(0))
+        read_availability(3, np.random.default_rng(0), path=tmp_path / "other.npz")
 
 
 def test_phones_come_and_go_as_recorded_phones_did():

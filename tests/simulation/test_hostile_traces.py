@@ -68,14 +68,14 @@ def test_what_is_not_a_file(tmp_path):
         with pytest.raises(InvalidInput, match="cannot be read"):
             read_trace(path)
         with pytest.raises(InvalidInput, match="cannot be read"):
-            read_availability(path, 3, np.random.default_rng(0))
+            read_availability(3, np.random.default_rng(0), path=path)
 
 
 READERS = {
     "trace": read_trace,
     "log": lambda path: read_csv(path, Columns()),
-    "intervals": lambda path: read_intervals(path, 3, np.random.default_rng(0)),
-    "availability": lambda path: read_availability(path, 3, np.random.default_rng(0)),
+    "intervals": lambda path: read_intervals(3, np.random.default_rng(0), path=path),
+    "availability": lambda path: read_availability(3, np.random.default_rng(0), path=path),
 }
 
 
@@ -121,7 +121,7 @@ def test_a_recorded_availability_of_ill_will(tmp_path, content, message):
         path = tmp_path / name
         path.write_bytes(content)
         with pytest.raises(InvalidInput, match=message) as caught:
-            read_availability(path, 3, np.random.default_rng(0))
+            read_availability(3, np.random.default_rng(0), path=path)
         assert name in str(caught.value)
 
 
@@ -129,7 +129,7 @@ def test_an_npz_without_the_array(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("other.npy", npy((2, 2), b"\1\1\1\1"))
     with pytest.raises(InvalidInput, match="there is no array 'state'"):
-        read_availability(tmp_path / "a.npz", 3, np.random.default_rng(0))
+        read_availability(3, np.random.default_rng(0), path=tmp_path / "a.npz")
 
 
 def attack(folder, n_cases):
@@ -140,9 +140,9 @@ def attack(folder, n_cases):
     seeds = [
         (read_trace, HEAD + b"a,1.5\nb,20\na,2.5\nb,30\n"),
         (read_trace, b"client,compute_ms_per_sample,bandwidth_kbps\np,100,8000\nq,30,900\n"),
-        (lambda p: read_intervals(p, 3, np.random.default_rng(0)), INTERVALS),
+        (lambda p: read_intervals(3, np.random.default_rng(0), path=p), INTERVALS),
         *(
-            (lambda p: read_availability(p, 3, np.random.default_rng(0)), one.read_bytes())
+            (lambda p: read_availability(3, np.random.default_rng(0), path=p), one.read_bytes())
             for one in (folder / "state.npz", folder / "state.npy")
         ),
     ]
@@ -189,5 +189,5 @@ def test_a_long_name_is_cut_in_messages(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes(b"client,start_s,end_s\n" + (b"a" * 50_000 + b",0,5\n") * 2)
     with pytest.raises(InvalidInput, match="log.csv, line 3: intervals of client 'aaa") as caught:
-        intervals.read_intervals(path, 1, np.random.default_rng(0))
+        intervals.read_intervals(1, np.random.default_rng(0), path=path)
     assert len(str(caught.value)) < 500

@@ -99,7 +99,7 @@ def test_arrays_that_tell_of_different_intervals_are_refused():
 def read(tmp_path, text, n_clients=1, **settings):
     path = tmp_path / "lives.csv"
     path.write_text(text)
-    return read_intervals(path, n_clients, np.random.default_rng(0), **settings)
+    return read_intervals(n_clients, np.random.default_rng(0), path=path, **settings)
 
 
 def test_a_record_is_followed_without_replacement_while_there_are_enough(tmp_path):

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput, reason
 from bsfl.persistence import npy
 from bsfl.simulation.client_rows import file_path, open_regular
-from bsfl.simulation.intervals import WEEK_S, Intervals, read_intervals
+from bsfl.simulation.intervals import read_intervals
 from bsfl.simulation.week import phone_week
 from bsfl.types import BoolArray, Rng
 
@@ -77,12 +77,13 @@ class RecordedAvailability:
 
 
 def read_availability(
-    path: Path, n_clients: int, rng: Rng, *, rounds_per_step: int = 1
+    n_clients: int, rng: Rng, *, path: str | Path, rounds_per_step: int = 1
 ) -> RecordedAvailability:
     """Return the availability recorded in an .npz (array `state`) or .npy file of [time, device].
 
     Each client follows a random device, twice the same one only if there are fewer devices.
     """
+    path = file_path(path)
     try:
         with open_regular(path, MAX_BYTES) as file:
             is_npz = file.read(2) == b"PK"
@@ -157,36 +158,14 @@ def independent(n_clients: int, rng: Rng, *, probability: float) -> Independent:
     return Independent(probability)
 
 
-def recorded(
-    n_clients: int, rng: Rng, *, path: str, rounds_per_step: int = 1
-) -> RecordedAvailability:
-    """Return what an .npz or .npy file [time, device] recorded."""
-    return read_availability(file_path(path), n_clients, rng, rounds_per_step=rounds_per_step)
-
-
-def intervals(
-    n_clients: int,
-    rng: Rng,
-    *,
-    path: str,
-    period_s: float = WEEK_S,
-    start_hour: float = 0.0,
-    ids: Sequence[str] | None = None,
-) -> Intervals:
-    """Return when a CSV client,start_s,end_s says that clients were online."""
-    return read_intervals(
-        file_path(path), n_clients, rng, period_s=period_s, start_hour=start_hour, ids=ids
-    )
-
-
 AVAILABILITIES: Registry[Callable[..., Availability]] = Registry(
     "availability",
     {
         "always": always,
         "independent": independent,
         "phones": phones_availability,
-        "recorded": recorded,
-        "intervals": intervals,
+        "recorded": read_availability,
+        "intervals": read_intervals,
         "week": phone_week,
     },
     group="bsfl.availabilities",

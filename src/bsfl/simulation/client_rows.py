@@ -30,8 +30,8 @@ Cells = tuple[str, list[str]]
 
 
 def file_path(path: object) -> Path:
-    """Return the path of a file that a scenario names."""
-    if not isinstance(path, str) or not path:
+    """Return the path of a file that is a setting of a scenario."""
+    if not isinstance(path, str | Path) or not str(path):
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
     return Path(path)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.simulation.client_rows import quoted, read_numbers
+from bsfl.simulation.client_rows import file_path, quoted, read_numbers
 from bsfl.simulation.traces import follow
 from bsfl.types import BoolArray, FloatArray, IntArray, Rng
 
@@ -118,10 +118,10 @@ class Intervals:
 
 
 def read_intervals(
-    path: Path,
     n_clients: int,
     rng: Rng,
     *,
+    path: str | Path,
     period_s: float = WEEK_S,
     start_hour: float = 0.0,
     ids: Sequence[str] | None = None,
@@ -139,7 +139,7 @@ def read_intervals(
     """
     validation.positive("period_s", period_s)
     recorded: dict[str, list[list[float]]] = {}
-    _, rows = read_numbers(path, (COLUMNS,), limits=(0.0, MAX_S))
+    _, rows = read_numbers(file_path(path), (COLUMNS,), limits=(0.0, MAX_S))
     for place, client, (start, end) in rows:
         known = recorded.setdefault(client, [])
         _check(place, quoted(client), known, start, end, period_s)

@@ -17,7 +17,7 @@ from bsfl.simulation import (
     regret_bound,
     simulate,
 )
-from bsfl.simulation.simulate import engine_for
+from bsfl.simulation.simulate import Server
 from bsfl.solvers import energy, solve_exhaustive
 from bsfl.types import RoundPlan
 from small_clients import lognormal_clients
@@ -58,7 +58,7 @@ def test_the_meter_follows_clients_that_change():
         k, latency=Scaled(lognormal(np.full(k, 5.0), np.zeros(k)), factor, at=3)
     )
     meter = RegretMeter(Objective(alpha=0.0), clients)
-    engine = engine_for(UniformRandom(), clients, RoundPlan(target_responses=2))
+    engine = Server(UniformRandom(), clients, RoundPlan(target_responses=2)).engine
     context = engine.decide(OpenRound(), 0.0).context
     cohort = np.array([0, 1])
     regrets = [meter.regret(replace(context, round=t), cohort) for t in (1, 2, 3, 4)]

@@ -72,8 +72,9 @@ def simulate(
     validation.cohort_fits(cohort_size, clients.n_clients)
     if isinstance(plan, BufferPlan):
         one_each = RoundPlan(target_responses=1)
-        engine = engine_for(policy, clients, one_each, seed=seed, max_open_rounds=plan.concurrency)
-        server = Server(engine, clients, training)
+        server = Server(
+            policy, clients, one_each, training, seed=seed, max_open_rounds=plan.concurrency
+        )
         yield from _buffered_rounds(server, plan, rounds=rounds, time_s=time_s)
         return
     deadline_s = clients.tau_max
@@ -83,7 +84,7 @@ def simulate(
     untimed = RoundPlan(  # of the engine; when a client responds is simulated
         target_responses=plan.target_responses, over_selection=plan.over_selection, late=plan.late
     )
-    server = Server(engine_for(policy, clients, untimed, seed=seed), clients, training)
+    server = Server(policy, clients, untimed, training, seed=seed)
     meter = RegretMeter(objective, clients) if objective else None
     yield from _synchronous_rounds(server, plan, meter, rounds=rounds, time_s=time_s)
 
@@ -96,7 +97,8 @@ def _synchronous_rounds(
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
         t += 1
-        opened, context = server.select(t, clock_s)
+        idle = server.idle(t, clock_s)
+        opened, context = server.select(idle, clock_s)
         regret = meter.regret(context, opened.cohort) if meter else None
         server.send(opened, t)
         duration_s, came = server.in_flight.end_round(opened, plan)
@@ -115,7 +117,7 @@ def _synchronous_rounds(
             kept=_kept(came),
             n_invited=opened.n_invited,
             target_responses=plan.target_responses,
-            n_available=len(context.available),
+            n_available=len(idle),
             duration_s=duration_s,
             clock_s=clock_s,
             n_timeouts=int(np.count_nonzero(fresh.report.outcome == TIMEOUT)),
@@ -173,18 +175,33 @@ def _buffered_rounds(
 
 
 class Server:
-    """What both loops do: select clients, send them the model, and receive their responses."""
+    """The server of both loops: selects clients, sends them the model, receives their responses."""
 
     def __init__(
-        self, engine: Engine, clients: SimulatedClients, training: Training | None
+        self,
+        policy: Policy,
+        clients: SimulatedClients,
+        plan: RoundPlan,
+        training: Training | None = None,
+        **settings: Any,
     ) -> None:
-        self.engine, self.clients, self.training = engine, clients, training
+        self.engine = Engine(policy, plan, n_clients=clients.n_clients, **settings)
+        self.clients, self.training = clients, training
         self.in_flight, self.reports = InFlight(), FalseReports(clients.malicious)
+        names = "samples", "quality", "features"  # what a server may know of clients
+        known = {name: getattr(clients, name) for name in names}
+        attributes = {name: np.asarray(x, float) for name, x in known.items() if x is not None}
+        if attributes:
+            self.engine.run(Describe(clients=np.arange(clients.n_clients), attributes=attributes))
 
-    def select(self, t: int, clock_s: float) -> tuple[RoundOpened, RoundContext]:
-        """Select among the clients that are available and not in flight; `send` carries it out."""
+    def idle(self, t: int, clock_s: float) -> IntArray:
+        """Return the clients that are available and not in flight."""
+        return self.in_flight.idle(self.clients.available(t, clock_s))
+
+    def select(self, idle: IntArray, clock_s: float) -> tuple[RoundOpened, RoundContext]:
+        """Select a cohort among idle clients; no round is open before `send`."""
         engine, is_idle = self.engine, np.zeros(self.engine.n_clients, dtype=bool)
-        is_idle[self.in_flight.idle(self.clients.available(t, clock_s))] = True
+        is_idle[idle] = True
         changed = np.flatnonzero(is_idle != engine.pool.online[: engine.n_clients])
         if len(changed):
             comes = is_idle[changed]
@@ -204,10 +221,11 @@ class Server:
         """Send the model to one idle client after another; return how many were idle."""
         n_idle = 0
         while len(self.in_flight.rows) < concurrency:
-            opened, context = self.select(t, clock_s)
-            n_idle = len(context.available)
+            idle = self.idle(t, clock_s)
+            n_idle = len(idle)
             if not n_idle:
                 break
+            opened, _ = self.select(idle, clock_s)
             self.send(opened, t)
             self.engine.run(Respond(round=opened.round, report={}), clock_s)  # names the cohort
         return n_idle
@@ -225,16 +243,6 @@ class Server:
     def evaluation(self, clock_s: float, *, is_last: bool) -> dict[str, Any]:
         """Return how good the model is, as fields of a record."""
         return self.training.evaluation(clock_s, last=is_last) if self.training else {}
-
-
-def engine_for(policy: Policy, clients: SimulatedClients, plan: RoundPlan, **more: Any) -> Engine:
-    """Return an engine that knows what the server may know of simulated clients."""
-    engine = Engine(policy, plan, n_clients=clients.n_clients, **more)
-    known = {"samples": clients.samples, "quality": clients.quality, "features": clients.features}
-    attributes = {name: np.asarray(x, float) for name, x in known.items() if x is not None}
-    if attributes:
-        engine.run(Describe(clients=np.arange(clients.n_clients), attributes=attributes))
-    return engine
 
 
 def _kept(came: Sequence[Responses]) -> tuple[int, ...]:

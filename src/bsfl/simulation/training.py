@@ -67,8 +67,8 @@ class Training:
     ) -> None:
         r"""Move the model by what clients changed: w <- w + sum_k s_k omega_k (w_k - base_k).
 
-        s_k is the weight of an update's staleness. With omega_k = n_k / sum n and w as everyone's
-        base that is the average of their models.
+        s_k is the weight of an update's staleness. With omega_k = n_k / sum n, and w as the base of
+        all clients, that is the average of their models.
 
         Args:
             came: Trained responses; base_k is the model that they were sent.
@@ -114,8 +114,8 @@ class Absence:
     r"""How long clients are away between two participations, and what they weigh for it (FedAU).
 
     An update weighs p_k omega_k with p_k = n_k / sum n and omega_k the mean number of rounds from
-    one participation to the next, none counted longer than the cutoff: who comes rarely weighs
-    more, so that the model moves as if everyone came always.
+    one participation to the next, none counted longer than the cutoff: a client that comes rarely
+    weighs more, so that the model moves as if all clients came always.
 
     >>> absence = Absence(np.array([1, 1]))
     >>> [absence.weights([0]).tolist() for _ in range(3)], absence.weights([1]).tolist()

@@ -25,8 +25,8 @@ MAX_SHOWN = 80
 """Characters of a file's text in a message."""
 DELIMITERS = ",;\t|"
 
-Cells = tuple[str, list[str]]
-"""A row, after its file and line for messages."""
+Cells = tuple[int, list[str]]
+"""A row, after the number of its line."""
 
 
 def file_path(path: object) -> Path:
@@ -86,20 +86,22 @@ def _rows(path: Path, reader: "Reader", n_columns: int) -> Iterator[Cells]:
     n_rows = 0
     for cells in filter(None, reader):
         n_rows += 1
-        place = f"{path}, line {reader.line_num}"
+        line = reader.line_num
         if n_rows > MAX_ROWS:
-            raise InvalidInput(f"{place}: more than {MAX_ROWS:,} rows")
+            raise InvalidInput(f"{path}, line {line}: more than {MAX_ROWS:,} rows")
         if len(cells) != n_columns:
-            raise InvalidInput(f"{place}: expected {n_columns} values, got {len(cells)}")
-        yield place, cells
+            raise InvalidInput(
+                f"{path}, line {line}: expected {n_columns} values, got {len(cells)}"
+            )
+        yield line, cells
     if not n_rows:
         raise InvalidInput(f"{path}: there is no row below the header")
 
 
 def read_numbers(
     path: Path, layouts: Sequence[tuple[str, ...]], *, limits: tuple[float, float]
-) -> tuple[tuple[str, ...], list[tuple[str, str, list[float]]]]:
-    """Return which layout a CSV of clients has, and the place, client and numbers of each row.
+) -> tuple[tuple[str, ...], list[tuple[int, str, list[float]]]]:
+    """Return which layout a CSV of clients has, and the line, client and numbers of each row.
 
     Args:
         path: The file; its first column is the client.
@@ -115,10 +117,11 @@ def read_numbers(
                 f"got {quoted(','.join(names)) or 'nothing'}"
             )
         found = []
-        for place, (client, *texts) in rows:
+        for line, (client, *texts) in rows:
+            place, cells = f"{path}, line {line}", zip(columns, texts, strict=True)
             check_name(place, client)
-            pairs = zip(columns, texts, strict=True)
-            found.append((place, client, [as_number(place, *pair, *limits) for pair in pairs]))
+            numbers = [as_number(place, name, text, *limits) for name, text in cells]
+            found.append((line, client, numbers))
         return columns, found
 
 

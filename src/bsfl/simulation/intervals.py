@@ -139,10 +139,11 @@ def read_intervals(
     """
     validation.positive("period_s", period_s)
     recorded: dict[str, list[list[float]]] = {}
-    _, rows = read_numbers(file_path(path), (COLUMNS,), limits=(0.0, MAX_S))
-    for place, client, (start, end) in rows:
+    path = file_path(path)
+    _, rows = read_numbers(path, (COLUMNS,), limits=(0.0, MAX_S))
+    for line, client, (start, end) in rows:
         known = recorded.setdefault(client, [])
-        _check(place, quoted(client), known, start, end, period_s)
+        _check(f"{path}, line {line}", quoted(client), known, start, end, period_s)
         if known and known[-1][1] == start:
             known[-1][1] = end
         else:

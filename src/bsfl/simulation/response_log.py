@@ -74,7 +74,10 @@ def read_csv(path: Path, columns: Columns) -> list[Row]:
     with open_rows(path) as (names, rows):
         places = located(path, names, columns)
         _, unit = split_unit(_plain(names[places["latency"]]))
-        return [_row(place, cells, places, UNITS[unit]) for place, cells in rows]
+        found = []
+        for line, cells in rows:
+            found.append(_row(f"{path}, line {line}", cells, places, UNITS[unit]))
+        return found
 
 
 def has_responses(path: Path) -> bool:

@@ -36,9 +36,11 @@ def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
             rows.setdefault(row.client, []).append([seconds])
     else:
         columns, lines = read_numbers(path, (LATENCY, CAPACITY), limits=LATENCY_RANGE)
-        for place, client, numbers in lines:
+        for line, client, numbers in lines:
             if columns == CAPACITY and client in rows:
-                raise InvalidInput(f"{place}: client {quoted(client)!r} has more than one row")
+                raise InvalidInput(
+                    f"{path}, line {line}: client {quoted(client)!r} has more than one row"
+                )
             rows.setdefault(client, []).append(numbers)
     return columns, {client: np.array(values) for client, values in rows.items()}
 

@@ -59,7 +59,7 @@ class Noisy:
         n_clients: How many clients there are.
         latency: Turns noise, a number or one per client, into seconds for every client.
         noise: "normal" or "exponential", both standard.
-        ids: What the clients are called, where they have names.
+        ids: Names of the clients, where they have any.
     """
 
     n_clients: int
@@ -124,7 +124,7 @@ class Recorded:
 
     Attributes:
         recorded: Seconds, one array per client, not empty.
-        ids: What the clients are called, where they have names.
+        ids: Names of the clients, where they have any.
     """
 
     recorded: Sequence[FloatArray]
@@ -156,7 +156,7 @@ class Sampled:
     Attributes:
         n_clients: How many clients there are.
         sample: Returns the seconds of every client in a round, as an array: (t, rng) -> [K].
-        ids: What the clients are called, where they have names.
+        ids: Names of the clients, where they have any.
     """
 
     n_clients: int

@@ -98,7 +98,7 @@ def _synchronous_rounds(
     while t < rounds and clock_s < time_s:
         t += 1
         idle = server.idle(t, clock_s)
-        opened, context = server.select(idle, clock_s)
+        opened, context = server.select_cohort(idle, clock_s)
         regret = meter.regret(context, opened.cohort) if meter else None
         server.send(opened, t)
         duration_s, came = server.in_flight.end_round(opened, plan)
@@ -198,7 +198,7 @@ class Server:
         """Return the clients that are available and not in flight."""
         return self.in_flight.idle(self.clients.available(t, clock_s))
 
-    def select(self, idle: IntArray, clock_s: float) -> tuple[RoundOpened, RoundContext]:
+    def select_cohort(self, idle: IntArray, clock_s: float) -> tuple[RoundOpened, RoundContext]:
         """Select a cohort among idle clients; no round is open before `send`."""
         engine, is_idle = self.engine, np.zeros(self.engine.n_clients, dtype=bool)
         is_idle[idle] = True
@@ -225,7 +225,7 @@ class Server:
             n_idle = len(idle)
             if not n_idle:
                 break
-            opened, _ = self.select(idle, clock_s)
+            opened, _ = self.select_cohort(idle, clock_s)
             self.send(opened, t)
             self.engine.run(Respond(round=opened.round, report={}), clock_s)  # names the cohort
         return n_idle

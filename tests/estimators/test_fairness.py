@@ -1,11 +1,11 @@
-"""Shares that are capped at 1."""
+"""Shares that are capped at 1, and how evenly clients participate."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bsfl.estimators.fairness import capped_shares
+from bsfl.estimators.fairness import capped_shares, gini, participation
 
 
 @given(
@@ -22,3 +22,13 @@ def test_capped_shares_are_proportional_if_they_are_not_capped(weights, total):
         assert ratio == pytest.approx(ratio[0])
     if free.any() and not free.all():
         assert weights[~free].min() >= weights[free].max() * (1 - 1e-9)
+
+
+def test_gini_by_hand():
+    # mean absolute difference of (1, 3) over twice the mean: (2*2/4) / (2*2) = 1/4
+    assert gini(np.array([1, 3])) == pytest.approx(0.25)
+    assert gini(np.array([0, 0])) == 0.0
+
+
+def test_participation_ignores_empty_places():
+    assert participation(np.array([[0, 2], [2, -1]]), 4).tolist() == [1, 0, 2, 0]

@@ -13,7 +13,7 @@ from bsfl.experiments.given import TASKS
 from bsfl.learning.datasets import CATALOGUE, load_any
 from bsfl.learning.partition import PARTITIONS
 from bsfl.policies import POLICIES
-from bsfl.simulation.availabilities import AVAILABILITIES
+from bsfl.simulation.availability import AVAILABILITIES
 from bsfl.simulation.populations import POPULATIONS
 
 MINE = '''
@@ -167,7 +167,7 @@ def test_data_and_split_of_ones_own_are_trained(home):
     [
         (POLICIES, "bsfl:UniformRandom", "random"),
         (POPULATIONS, "bsfl.simulation:lognormal", None),
-        (AVAILABILITIES, "bsfl.simulation.availabilities:always", "always"),
+        (AVAILABILITIES, "bsfl.simulation.availability:always", "always"),
         (PARTITIONS, "bsfl.learning.partition:iid", "iid"),
         (CATALOGUE, "bsfl.learning.datasets:load_any", None),
         (TASKS, "bsfl.learning:Task", None),

@@ -6,6 +6,7 @@ import pytest
 
 from bsfl import RoundPlan
 from bsfl.errors import InvalidInput
+from bsfl.rounds import BufferPlan
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,8 @@ def test_without_any_limit_nothing_is_ever_overdue():
 def test_how_many_are_invited(over_selection, m, n):
     """1.1 x 10 is 11 and not 12, although 1.1 * 10 = 11.000000000000002."""
     assert RoundPlan(target_responses=m, over_selection=over_selection).max_invited == n
+
+
+def test_a_buffer_is_not_larger_than_the_concurrency():
+    with pytest.raises(InvalidInput, match="buffer must not exceed the concurrency of 3, got 4"):
+        BufferPlan(concurrency=3, buffer=4)

@@ -1,12 +1,15 @@
 """Recordings that are no recordings: one line that names the file, and the line where there is one."""
 
+import os
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import client_rows, intervals, read_availability, read_intervals
+from bsfl.simulation.response_log import Columns, read_csv
 from bsfl.simulation.traces import read_trace
 
 HEAD = b"client,latency_s\n"
@@ -65,7 +68,34 @@ def test_what_is_not_a_file(tmp_path):
         with pytest.raises(InvalidInput, match="cannot be read"):
             read_trace(path)
         with pytest.raises(InvalidInput, match="cannot be read"):
-            read_availability(path, 3, np.random.default_rng(0))
+            read_availability(3, np.random.default_rng(0), path=path)
+
+
+READERS = {
+    "trace": read_trace,
+    "log": lambda path: read_csv(path, Columns()),
+    "intervals": lambda path: read_intervals(3, np.random.default_rng(0), path=path),
+    "availability": lambda path: read_availability(3, np.random.default_rng(0), path=path),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes and devices here")
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_devices_and_pipes_are_refused_before_they_are_opened(tmp_path, reader):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "endless.npz").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.csv", tmp_path / "endless.npz", Path("/dev/full")):
+        with pytest.raises(InvalidInput, match="It is not a regular file"):
+            reader(path)
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_files_that_are_too_large_are_refused_before_they_are_read(tmp_path, reader):
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # sparse: it takes no room on the disk
+    with pytest.raises(InvalidInput, match="It may have .* bytes, got 1,099,511,627,776"):
+        reader(path)
 
 
 def npy(shape, content=b""):
@@ -91,7 +121,7 @@ def test_a_recorded_availability_of_ill_will(tmp_path, content, message):
         path = tmp_path / name
         path.write_bytes(content)
         with pytest.raises(InvalidInput, match=message) as caught:
-            read_availability(path, 3, np.random.default_rng(0))
+            read_availability(3, np.random.default_rng(0), path=path)
         assert name in str(caught.value)
 
 
@@ -99,7 +129,7 @@ def test_an_npz_without_the_array(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("other.npy", npy((2, 2), b"\1\1\1\1"))
     with pytest.raises(InvalidInput, match="there is no array 'state'"):
-        read_availability(tmp_path / "a.npz", 3, np.random.default_rng(0))
+        read_availability(3, np.random.default_rng(0), path=tmp_path / "a.npz")
 
 
 def attack(folder, n_cases):
@@ -110,9 +140,9 @@ def attack(folder, n_cases):
     seeds = [
         (read_trace, HEAD + b"a,1.5\nb,20\na,2.5\nb,30\n"),
         (read_trace, b"client,compute_ms_per_sample,bandwidth_kbps\np,100,8000\nq,30,900\n"),
-        (lambda p: read_intervals(p, 3, np.random.default_rng(0)), INTERVALS),
+        (lambda p: read_intervals(3, np.random.default_rng(0), path=p), INTERVALS),
         *(
-            (lambda p: read_availability(p, 3, np.random.default_rng(0)), one.read_bytes())
+            (lambda p: read_availability(3, np.random.default_rng(0), path=p), one.read_bytes())
             for one in (folder / "state.npz", folder / "state.npy")
         ),
     ]
@@ -159,5 +189,5 @@ def test_a_long_name_is_cut_in_messages(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes(b"client,start_s,end_s\n" + (b"a" * 50_000 + b",0,5\n") * 2)
     with pytest.raises(InvalidInput, match="log.csv, line 3: intervals of client 'aaa") as caught:
-        intervals.read_intervals(path, 1, np.random.default_rng(0))
+        intervals.read_intervals(1, np.random.default_rng(0), path=path)
     assert len(str(caught.value)) < 500

@@ -8,11 +8,9 @@ import pytest
 from bsfl.errors import InvalidInput
 from bsfl.random import stream
 from bsfl.simulation import (
-    POPULATIONS,
     Flaky,
     Recorded,
     Scaled,
-    SimulatedClients,
     Swapped,
     clipped_normal,
     inverse_normal,
@@ -120,69 +118,6 @@ def test_swap_and_scale_start_on_time():
     )
     assert ramp.phase(4) != ramp.phase(5) != ramp.phase(6)
     assert ramp.phase(8) == ramp.phase(99)
-
-
-def test_every_draw_depends_on_seed_and_round_alone():
-    def clients(seed):
-        latency = POPULATIONS["authors-bimodal"](50, stream(seed, "population"))
-        return SimulatedClients(latency=latency, tau_min=0.05, tau_max=1.0, seed=seed)
-
-    first, again, other = clients(1), clients(1), clients(2)
-    first.latencies(7, 0.0)  # asking twice or in another order moves nothing
-    assert np.array_equal(first.latencies(3, 0.0), again.latencies(3, 0.0))
-    assert not np.array_equal(first.latencies(3, 0.0), first.latencies(4, 0.0))
-    assert not np.array_equal(first.latencies(3, 0.0), other.latencies(3, 0.0))
-
-
-def test_authors_bimodal_population():
-    model = POPULATIONS["authors-bimodal"](1000, np.random.default_rng(0), slow_share=0.2)
-    typical = np.median([model.draw(t, np.random.default_rng(t)) for t in range(60)], axis=0)
-    assert np.sum(typical > 0.5) == 200
-    draws = model.draw(1, np.random.default_rng(1))
-    assert draws.min() >= 0.05
-    assert draws.max() <= 1.0
-
-
-def test_authors_three_speeds_population():
-    model = POPULATIONS["authors-three-speeds"](1000, np.random.default_rng(0))
-    speed = 0.1 * model.mean_inverse(1, 0.1, 1.0)
-    assert (np.sum(speed > 0.9), np.sum(speed < 0.135)) == (30, 100)
-
-
-@pytest.mark.parametrize("name", ["lognormal", "shifted-exponential", "phones"])
-def test_other_populations_give_positive_seconds(name):
-    model = POPULATIONS[name](200, np.random.default_rng(0))
-    draws = model.draw(1, np.random.default_rng(1))
-    assert draws.shape == (200,)
-    assert np.all(draws > 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("authors-bimodal", {"slow_share": 1.5}, "slow_share must be between 0 and 1, got 1.5"),
-        ("lognormal", {"median": 0}, "median must be a finite number above 0, got 0"),
-        ("lognormal", {"sigma": -1}, "sigma must be between 0 and 10, got -1"),
-        (
-            "shifted-exponential",
-            {"shift": (3, 1)},
-            r"shift must be a range \[low, high\] with low <= high, got \(3, 1\)",
-        ),
-        ("phones", {"model_bytes": 0}, "model_bytes must be a finite number above 0, got 0"),
-        ("phones", {"samples": 0}, "samples must be a finite number above 0, got 0"),
-    ],
-)
-def test_bad_settings(name, settings, message):
-    with pytest.raises(InvalidInput, match=message):
-        POPULATIONS[name](10, np.random.default_rng(0), **settings)
-
-
-def test_a_fleet_checks_its_limits():
-    latency = lognormal(np.ones(2), np.ones(2))
-    with pytest.raises(InvalidInput, match=r"tau_min must not exceed tau_max, got 3\.0 > 2\.0"):
-        SimulatedClients(latency=latency, tau_min=3.0, tau_max=2.0)
-    with pytest.raises(InvalidInput, match="tau_min must be a finite number above 0"):
-        SimulatedClients(latency=latency, tau_min=0.0, tau_max=2.0)
 
 
 @pytest.mark.parametrize("wrong", [-2.0, np.nan])

@@ -11,12 +11,11 @@ from bsfl import validation
 from bsfl._core.registry import Registry, check_kind
 from bsfl.errors import InvalidInput
 from bsfl.random import stream
-from bsfl.simulation.availabilities import AVAILABILITIES
+from bsfl.simulation.availability import AVAILABILITIES
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.false_reports import MaliciousClients
 from bsfl.simulation.latency import MAX_SIGMA, Flaky, Latencies, Scaled, Swapped
-from bsfl.simulation.phones import phone_features
-from bsfl.simulation.populations import POPULATIONS
+from bsfl.simulation.populations import POPULATIONS, phone_features
 from bsfl.types import FloatArray, Rng
 
 MAX_CLIENTS = 10_000_000

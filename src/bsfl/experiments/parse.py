@@ -59,7 +59,7 @@ from bsfl.experiments.toml_tables import Table, at, build, check_table, known_ke
 from bsfl.learning.partition import PARTITIONS
 from bsfl.policies import POLICIES
 from bsfl.rounds import BufferPlan
-from bsfl.simulation.availabilities import AVAILABILITIES
+from bsfl.simulation.availability import AVAILABILITIES
 from bsfl.simulation.populations import POPULATIONS
 from bsfl.simulation.regret import Objective
 from bsfl.simulation.training import WEIGHTINGS

@@ -1,12 +1,16 @@
 """The simulator: clients on a virtual clock, the loops of rounds, and regret against the oracle.
 
-clients     who is simulated     latency, populations, traces    how long they take
-simulate    the loops            availability, intervals, week   when they are available
-training    the global model     regret                          what the oracle would have earned
+simulate    the loops of rounds                    latency       how long clients take in a round
+in_flight   when rounds end, what is reported      populations   latencies by name
+training    the global model                       availability  which clients can be selected
+regret      what the oracle would have earned      intervals     when they come and go by the clock
+clients     the clients, as they truly are         week          phones over a week
+traces      recorded clients                       client_rows   CSV files, opened safely
+response_log   responses as servers log them       false_reports malicious clients
 """
 
-from bsfl.simulation.availabilities import AVAILABILITIES
 from bsfl.simulation.availability import (
+    AVAILABILITIES,
     Always,
     Independent,
     RecordedAvailability,

@@ -1,6 +1,10 @@
-"""Which clients are available in a round; bsfl.simulation.intervals goes by the clock instead."""
+"""Which clients are available: models that go by the round, and all models by name.
+
+"intervals" and "week" go by the virtual clock instead: see bsfl.simulation.intervals.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,12 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl import validation
+from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput, reason
 from bsfl.learning import npy
+from bsfl.simulation.client_rows import file_path, open_regular
+from bsfl.simulation.intervals import read_intervals
+from bsfl.simulation.week import phone_week
 from bsfl.types import BoolArray, Rng
 
 MAX_CELLS = 100_000_000
 """Numbers in a recording: times x devices."""
+MAX_BYTES = 1 << 30
 
 
 class Availability(Protocol):
@@ -68,14 +77,15 @@ class RecordedAvailability:
 
 
 def read_availability(
-    path: Path, n_clients: int, rng: Rng, *, rounds_per_step: int = 1
+    n_clients: int, rng: Rng, *, path: str | Path, rounds_per_step: int = 1
 ) -> RecordedAvailability:
     """Return the availability recorded in an .npz (array `state`) or .npy file of [time, device].
 
     Each client follows a random device, twice the same one only if there are fewer devices.
     """
+    path = file_path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path, MAX_BYTES) as file:
             is_npz = file.read(2) == b"PK"
             file.seek(0)
             if is_npz:
@@ -114,17 +124,17 @@ MAX_PHONES = 0.12
 
 
 def phones_availability(
-    n_clients: int, rng: Rng, *, mean: float = 0.08, rounds_per_step: int = 1
+    n_clients: int, rng: Rng, *, probability: float, rounds_per_step: int = 1
 ) -> RecordedAvailability:
     """Return clients that come and go as phones do: some never, some often, for a while each time.
 
-    Client k is reachable a share p_k of the time, with p_k from the quantiles of real phones. It
-    is a Markov chain: a client that is there stays with probability 0.76, another comes with
-    probability 0.24 p_k / (1 - p_k).
+    Client k is reachable a share p_k of the time, with p_k from the quantiles of real phones,
+    scaled to a mean of `probability`. It is a Markov chain: a client that is there stays with
+    probability 0.76, another comes with probability 0.24 p_k / (1 - p_k).
     """
-    validation.between("mean", mean, 0.0, MAX_PHONES)
+    validation.between("probability", probability, 0.0, MAX_PHONES)
     share = np.interp(rng.random(n_clients), REACHABLE_LEVELS, REACHABLE_SHARE)
-    share *= mean / max(share.mean(), 1e-12)
+    share *= probability / max(share.mean(), 1e-12)
     share = np.minimum(share, 0.8)
     comes = (1 - STAYS) * share / (1 - share)
     state = np.zeros((N_STEPS, n_clients), dtype=np.int8)
@@ -133,3 +143,32 @@ def phones_availability(
         state[step] = here
         here = rng.random(n_clients) < np.where(here, STAYS, comes)
     return RecordedAvailability(state, np.arange(n_clients), rounds_per_step)
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+
+def always(n_clients: int, rng: Rng) -> Always:
+    """Return that all clients are always available."""
+    return Always()
+
+
+def independent(n_clients: int, rng: Rng, *, probability: float) -> Independent:
+    """Return that each client is available with a probability, in every round anew."""
+    return Independent(probability)
+
+
+AVAILABILITIES: Registry[Callable[..., Availability]] = Registry(
+    "availability",
+    {
+        "always": always,
+        "independent": independent,
+        "phones": phones_availability,
+        "recorded": read_availability,
+        "intervals": read_intervals,
+        "week": phone_week,
+    },
+    group="bsfl.availabilities",
+    given=("n_clients", "rng"),
+)
+"""Availabilities by name; a custom one is a function (n_clients, rng) that returns one."""

@@ -1,60 +1,76 @@
-"""CSV files of which every row is about a client: lines that are text, rows of numbers."""
+"""CSV files of which every row is about a client: opened safely, read row by row."""
 
 import csv
+import errno
+import io
 import math
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, TextIO
 
 from bsfl.errors import InvalidInput, reason
 
 if TYPE_CHECKING:
     from _csv import Reader
 
+MAX_CSV_BYTES = 1 << 32
 MAX_ROWS = 5_000_000
 """Rows of a file; so many take about 2 GB of memory."""
 MAX_LINE = 100_000
 """Characters of a line."""
-
 MAX_SHOWN = 80
 """Characters of a file's text in a message."""
+DELIMITERS = ",;\t|"
 
-Row = tuple[int, str, list[float]]
-"""The line on which a row ends, for messages; its client; its numbers."""
+Cells = tuple[int, list[str]]
+"""A row, after the number of its line."""
 
 
-def read_rows(
-    path: Path, layouts: tuple[tuple[str, ...], ...], *, limits: tuple[float, float]
-) -> tuple[tuple[str, ...], list[Row]]:
-    """Return which of the layouts a CSV of clients has, and its rows.
+def file_path(path: object) -> Path:
+    """Return the path of a file that is a setting of a scenario."""
+    if not isinstance(path, str | Path) or not str(path):
+        raise InvalidInput(f"path must be the name of a file, got {path!r}")
+    return Path(path)
 
-    Args:
-        path: The file; its first column is the client.
-        layouts: Names of the other columns, all of them numbers.
-        limits: Smallest and largest number that is taken.
-    """
+
+def open_regular(path: Path, max_bytes: int) -> IO[bytes]:
+    """Open a regular file of at most so many bytes; a device may never end, and a pipe blocks."""
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "It is not a regular file")
+    if status.st_size > max_bytes:
+        raise OSError(errno.EFBIG, f"It may have {max_bytes:,} bytes, got {status.st_size:,}")
+    return path.open("rb")
+
+
+@contextmanager
+def open_rows(path: Path) -> Iterator[tuple[list[str], Iterator[Cells]]]:
+    """Open a CSV with a header: its column names, and its rows, each with as many cells."""
     try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            reader = csv.reader(text_lines(path, file))
-            first, *others = (name.strip() for name in next(reader, None) or [""])
-            columns = tuple(others)
-            if first not in ("client", "client_id") or columns not in layouts:
-                raise InvalidInput(
-                    f"{path}, line 1: the first line must be "
-                    f"{' or '.join(','.join(('client', *layout)) for layout in layouts)}, "
-                    f"got {quoted(','.join((first, *columns))) or 'nothing'}"
-                )
-            rows = list(_rows(path, reader, columns, limits))
+        with io.TextIOWrapper(
+            open_regular(path, MAX_CSV_BYTES),
+            encoding="utf-8-sig",
+            errors="surrogateescape",
+            newline="",
+        ) as file:
+            lines = _text_lines(path, file)
+            header = next(lines, "")
+            delimiter = max(DELIMITERS, key=header.count)
+            reader = csv.reader(chain([header], lines), delimiter=delimiter)
+            names = [name.strip() for name in next(reader, [])]
+            yield names, _rows(path, reader, len(names))
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {reader.line_num}: cannot be read: {error}") from None
-    if not rows:
-        raise InvalidInput(f"{path}: there is no client in the trace")
-    return columns, rows
 
 
-def text_lines(path: Path, file: TextIO) -> Iterator[str]:
+def _text_lines(path: Path, file: TextIO) -> Iterator[str]:
     """Yield the lines of a file that are text and not longer than a line may be."""
     n_lines = 0
     while line := file.readline(MAX_LINE + 1):
@@ -66,37 +82,66 @@ def text_lines(path: Path, file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _rows(
-    path: Path, lines: "Reader", columns: tuple[str, ...], limits: tuple[float, float]
-) -> Iterator[Row]:
-    """Yield the rows after the header."""
-    for i, line in enumerate(filter(None, lines)):
-        if i == MAX_ROWS:
-            raise InvalidInput(f"{path}, line {lines.line_num}: more than {MAX_ROWS:,} rows")
-        numbers = _numbers(f"{path}, line {lines.line_num}", columns, line, limits)
-        yield lines.line_num, line[0], numbers
-
-
-def _numbers(
-    place: str, columns: tuple[str, ...], line: list[str], limits: tuple[float, float]
-) -> list[float]:
-    """Return the numbers of one line, after its client."""
-    if len(line) != 1 + len(columns):
-        raise InvalidInput(f"{place}: expected {1 + len(columns)} values, got {len(line)}")
-    if not line[0].strip():
-        raise InvalidInput(f"{place}: the client has no name")
-    numbers, (low, high) = [], limits
-    for name, text in zip(columns, line[1:], strict=True):
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not low <= number <= high:  # not for NaN either
+def _rows(path: Path, reader: "Reader", n_columns: int) -> Iterator[Cells]:
+    n_rows = 0
+    for cells in filter(None, reader):
+        n_rows += 1
+        line = reader.line_num
+        if n_rows > MAX_ROWS:
+            raise InvalidInput(f"{path}, line {line}: more than {MAX_ROWS:,} rows")
+        if len(cells) != n_columns:
             raise InvalidInput(
-                f"{place}: {name} must be a number from {low:g} to {high:g}, got {quoted(text)!r}"
+                f"{path}, line {line}: expected {n_columns} values, got {len(cells)}"
             )
-        numbers.append(number)
-    return numbers
+        yield line, cells
+    if not n_rows:
+        raise InvalidInput(f"{path}: there is no row below the header")
+
+
+def read_numbers(
+    path: Path, layouts: Sequence[tuple[str, ...]], *, limits: tuple[float, float]
+) -> tuple[tuple[str, ...], list[tuple[int, str, list[float]]]]:
+    """Return which layout a CSV of clients has, and the line, client and numbers of each row.
+
+    Args:
+        path: The file; its first column is the client.
+        layouts: Names of the other columns, all of them numbers.
+        limits: Smallest and largest number that is taken.
+    """
+    with open_rows(path) as (names, rows):
+        columns = tuple(names[1:])
+        if names[:1] not in (["client"], ["client_id"]) or columns not in layouts:
+            raise InvalidInput(
+                f"{path}, line 1: the first line must be "
+                f"{' or '.join(','.join(('client', *layout)) for layout in layouts)}, "
+                f"got {quoted(','.join(names)) or 'nothing'}"
+            )
+        found = []
+        for line, (client, *texts) in rows:
+            place, cells = f"{path}, line {line}", zip(columns, texts, strict=True)
+            check_name(place, client)
+            numbers = [as_number(place, name, text, *limits) for name, text in cells]
+            found.append((line, client, numbers))
+        return columns, found
+
+
+def check_name(place: str, client: str) -> None:
+    """Check that a row names its client."""
+    if not client.strip():
+        raise InvalidInput(f"{place}: the client has no name")
+
+
+def as_number(place: str, name: str, text: str, low: float, high: float) -> float:
+    """Return the number in a cell."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:  # not for NaN either
+        raise InvalidInput(
+            f"{place}: {name} must be a number from {low:g} to {high:g}, got {quoted(text)!r}"
+        )
+    return value
 
 
 def quoted(text: str) -> str:

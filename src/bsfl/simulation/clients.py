@@ -32,7 +32,7 @@ class SimulatedClients:
         quality: Data quality of each client; None: all 1.
         features: What the server knows of each client beforehand, [client, feature]; None: nothing.
         malicious: Which clients report falsely, and what; None: all are honest.
-        ids: What the clients are called; None: as the latencies say, or by their number.
+        ids: Names of the clients; None: those of the latencies, or their numbers.
     """
 
     latency: Latencies
@@ -57,11 +57,11 @@ class SimulatedClients:
             object.__setattr__(self, "ids", getattr(self.latency, "ids", None))
         if self.ids is not None and len(self.ids) != self.n_clients:
             raise InvalidInput(f"ids must name all {self.n_clients} clients, got {len(self.ids)}")
-        lives = self.availability
-        if isinstance(lives, Intervals) and lives.n_clients != self.n_clients:
+        online = self.availability
+        if isinstance(online, Intervals) and online.n_clients != self.n_clients:
             raise InvalidInput(
-                f"availability must describe all {self.n_clients} clients of the fleet, "
-                f"got the intervals of {lives.n_clients}"
+                f"availability must describe all {self.n_clients} clients, "
+                f"got the intervals of {online.n_clients}"
             )
 
     @property
@@ -69,7 +69,7 @@ class SimulatedClients:
         return self.latency.n_clients
 
     def name(self, client: int) -> str:
-        """Return what a client is called."""
+        """Return the name of a client."""
         return str(client) if self.ids is None else self.ids[client]
 
     @property
@@ -106,8 +106,8 @@ class SimulatedClients:
 
         None where availability has no clock.
         """
-        lives = self.availability
-        return lives.online_s(clock_s) if isinstance(lives, Intervals) else None
+        online = self.availability
+        return online.online_s(clock_s) if isinstance(online, Intervals) else None
 
     def mean_speed(self, t: int) -> FloatArray:
         """Return the true mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bsfl.types import MAX_LOSS, OK, BoolArray, RoundReport
+from bsfl.types import MAX_LOSS, BoolArray, RoundReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +22,6 @@ class MaliciousClients:
     time: bool = False
     loss: float = 1.0
 
-    def apply(self, report: RoundReport, fastest_s: float) -> RoundReport:
-        """Return a report as the server receives it."""
-        is_false = self.is_malicious[report.clients] & report.responded
-        latency = np.where(is_false & self.time, fastest_s, report.latency_s)
-        claimed = np.minimum(report.loss * self.loss, MAX_LOSS)
-        loss = np.where(is_false & (report.outcome == OK), claimed, report.loss)
-        return replace(report, latency_s=np.minimum(latency, report.latency_s), loss=loss)
-
 
 class FalseReports:
     """The reports that the server receives; it remembers the fastest latency that it measured."""
@@ -39,7 +31,12 @@ class FalseReports:
 
     def of(self, report: RoundReport) -> RoundReport:
         """Return a report as the server receives it."""
-        if self.malicious is None:
+        malicious, responded = self.malicious, report.responded
+        if malicious is None:
             return report
-        self.fastest_s = min(self.fastest_s, report.latency_s[report.responded].min(initial=np.inf))
-        return self.malicious.apply(report, self.fastest_s)
+        self.fastest_s = min(self.fastest_s, report.latency_s[responded].min(initial=np.inf))
+        is_false = malicious.is_malicious[report.clients] & responded
+        fastest_s = np.minimum(self.fastest_s, report.latency_s)
+        latency_s = np.where(is_false & malicious.time, fastest_s, report.latency_s)
+        loss = np.where(is_false, np.minimum(report.loss * malicious.loss, MAX_LOSS), report.loss)
+        return replace(report, latency_s=latency_s, loss=loss)

@@ -1,12 +1,12 @@
-"""Simulated clients that are in flight: when rounds end, and what is reported when."""
+"""Clients in flight on the virtual clock: when a round ends, and what is reported when."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
+from bsfl._core.events import RoundOpened
 from bsfl.learning.task import Params, Update
-from bsfl.simulation.training import Responses
 from bsfl.types import (
     NO_CLIENTS,
     OK,
@@ -17,6 +17,36 @@ from bsfl.types import (
     RoundPlan,
     RoundReport,
 )
+
+IN_FLIGHT = np.dtype(
+    [
+        ("client", np.int64),
+        ("round", np.int64),
+        ("version", np.int64),  # of the model that it was sent
+        ("started_s", np.float64),
+        ("latency_s", np.float64),
+        ("is_reported", np.bool_),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """Results of invitations to one round that are reported together.
+
+    Attributes:
+        report: What the engine gets.
+        model: The model that the clients were sent; None where nothing is trained.
+        updates: What the usable responses hold; empty before they are trained.
+    """
+
+    report: RoundReport
+    model: Params = None
+    updates: tuple[Update, ...] = ()
+
+    def after(self, staleness: int) -> Self:
+        """Return the responses to a model that has changed so often since."""
+        return replace(self, report=replace(self.report, staleness=staleness))
 
 
 def round_duration(latency_s: FloatArray, plan: RoundPlan) -> float:
@@ -31,12 +61,12 @@ def round_duration(latency_s: FloatArray, plan: RoundPlan) -> float:
     (3.0, 2.0)
     """
     ordered, n, m = np.sort(latency_s), len(latency_s), plan.target_responses
-    enough_s = ordered[m - 1] if n >= m else np.inf
+    target_s = ordered[m - 1] if n >= m else np.inf
     last_s = ordered[-1] if n else np.inf
     least = plan.min_responses
     least_s = 0.0 if not least else ordered[least - 1] if n >= least else np.inf
     closes_s = min(max(plan.due_s(), least_s), plan.limit_s())
-    return float(min(enough_s, last_s, closes_s))
+    return float(min(target_s, last_s, closes_s))
 
 
 def report_of(
@@ -46,108 +76,97 @@ def report_of(
 
     A client that is not overdue when the round ends is still pending.
     """
-    outcome = np.where(latency_s > duration_s, TIMEOUT, OK)
-    pending: BoolArray = (outcome == TIMEOUT) & (duration_s < plan.due_s())
-    seen = ~pending
-    return _report(cohort[seen], np.minimum(latency_s[seen], duration_s), outcome[seen]), pending
+    pending: BoolArray = (latency_s > duration_s) & (duration_s < plan.due_s())
+    return report_after(duration_s, cohort[~pending], latency_s[~pending]), pending
 
 
-def _report(clients: IntArray, latency_s: FloatArray, outcome: IntArray) -> RoundReport:
-    """Return a report without losses."""
+def report_after(
+    waited_s: float, clients: IntArray, latency_s: FloatArray, **more: Any
+) -> RoundReport:
+    """Return the report of clients that were waited for so long, without losses."""
     unknown = np.full(len(clients), np.nan)
     return RoundReport(
         clients=clients,
-        latency_s=latency_s,
-        outcome=outcome.astype(np.int8),
+        latency_s=np.minimum(latency_s, waited_s),
+        outcome=np.where(latency_s <= waited_s, OK, TIMEOUT).astype(np.int8),
         loss=unknown,
         samples=unknown,
         invited=NO_CLIENTS,
+        **more,
     )
 
 
 class InFlight:
-    """Clients whose round is closed and that are still at work, with the model that they got.
-
-    Each is busy until it responds or its invitation expires. How long it took is reported in any
-    case, or that it is overdue.
-    """
-
-    def __init__(self, plan: RoundPlan) -> None:
-        self.plan = plan
-        self.clients, self.since = NO_CLIENTS, NO_CLIENTS
-        self.started_s, self.latency_s = np.zeros(0), np.zeros(0)
-        self.is_reported = np.zeros(0, dtype=bool)
-        self.bases: dict[int, Params] = {}
-
-    def leave_out(self, available: IntArray) -> IntArray:
-        """Return the available clients that are not busy."""
-        if not len(self.clients):
-            return available
-        return np.setdiff1d(available, self.clients, assume_unique=True)
-
-    def add(
-        self, clients: IntArray, latency_s: FloatArray, sent: Responses, started_s: float
-    ) -> None:
-        """Add the pending clients of a round."""
-        n = len(clients)
-        if n:
-            self.clients = np.concatenate([self.clients, clients])
-            self.latency_s = np.concatenate([self.latency_s, latency_s])
-            self.since = np.concatenate([self.since, np.full(n, sent.round)])
-            self.started_s = np.concatenate([self.started_s, np.full(n, started_s)])
-            self.is_reported = np.concatenate([self.is_reported, np.zeros(n, dtype=bool)])
-            self.bases[sent.round] = sent.base
-
-    def ended(self, now_s: float, t: int) -> Iterator[Responses]:
-        """Yield what came by now, or is overdue, round by round; t is the round that ends now."""
-        if not len(self.clients):
-            return
-        due_s = self.plan.due_s()
-        waited_s = now_s - self.started_s
-        responded = self.latency_s <= waited_s
-        news = (responded | (waited_s >= due_s)) & ~self.is_reported
-        outcome = np.where(self.latency_s <= due_s, OK, TIMEOUT)
-        latency_s = np.minimum(self.latency_s, due_s)
-        is_dropped = self.plan.late == "drop"
-        for since in np.unique(self.since[news]).tolist():
-            which = news & (self.since == since)
-            report = _report(self.clients[which], latency_s[which], outcome[which])
-            yield Responses(
-                since,
-                report,
-                self.bases[since],
-                staleness=t - since,
-                is_dropped=is_dropped,
-            )
-        self.is_reported |= news
-        stay = ~responded & (waited_s < self.plan.expiry_s())
-        for name in ("clients", "since", "started_s", "latency_s", "is_reported"):
-            setattr(self, name, getattr(self, name)[stay])
-        self.bases = {since: self.bases[since] for since in np.unique(self.since).tolist()}
-
-
-@dataclass(order=True, slots=True)
-class Invitation:
-    """One client in flight in buffered rounds; the first to end comes first.
+    """Clients at work, with the models that they were sent.
 
     Attributes:
-        ends_s: When it responds, or times out.
-        round: The round in which it was selected.
-        latency_s: Seconds that it takes; infinite if it never responds.
-        version, base: The model that it was sent.
-        update: What it trained.
+        rows: One of IN_FLIGHT for each client.
+        models: The models that were sent, by round.
     """
 
-    ends_s: float
-    round: int
-    client: int = field(compare=False)
-    latency_s: float = field(compare=False)
-    version: int = field(compare=False)
-    base: Params = field(compare=False)
-    update: Update | None = field(default=None, compare=False)
+    def __init__(self) -> None:
+        self.rows = np.zeros(0, IN_FLIGHT)
+        self.models: dict[int, Params] = {}
 
-    def report(self, due_s: float) -> RoundReport:
-        """Return the report when it ends."""
-        outcome = OK if self.latency_s <= due_s else TIMEOUT
-        waited_s = np.array([min(self.latency_s, due_s)])
-        return _report(np.array([self.client]), waited_s, np.array([outcome]))
+    def idle(self, available: IntArray) -> IntArray:
+        """Return the available clients that are not at work."""
+        if not len(self.rows):
+            return available
+        return np.setdiff1d(available, self.rows["client"], assume_unique=True)
+
+    def add(self, opened: RoundOpened, latency_s: FloatArray, version: int, model: Params) -> None:
+        """Let the cohort of a round start to work on a version of the model."""
+        rows = np.zeros(len(opened.cohort), IN_FLIGHT)
+        rows["client"], rows["latency_s"] = opened.cohort, latency_s
+        rows["round"], rows["started_s"], rows["version"] = opened.round, opened.now_s, version
+        self.rows = np.concatenate([self.rows, rows])
+        self.models[opened.round] = model
+
+    def end_round(self, opened: RoundOpened, plan: RoundPlan) -> tuple[float, list[Responses]]:
+        """Return the duration of a round, and what came by its end, its own responses first.
+
+        Clients that are still pending remain in flight.
+        """
+        is_own = self.rows["round"] == opened.round
+        rows, self.rows = self.rows[is_own], self.rows[~is_own]
+        duration_s = round_duration(rows["latency_s"], plan)
+        report, pending = report_of(rows["client"], rows["latency_s"], duration_s, plan)
+        fresh = Responses(replace(report, round=opened.round), self.models[opened.round])
+        late = self._late(opened.now_s + duration_s, opened.round, plan) if len(self.rows) else []
+        self.rows = np.concatenate([self.rows, rows[pending]])
+        self.models = {t: self.models[t] for t in np.unique(self.rows["round"]).tolist()}
+        return duration_s, [fresh, *late]
+
+    def _late(self, now_s: float, t: int, plan: RoundPlan) -> list[Responses]:
+        """Return responses to rounds before t that came by now or are overdue, round by round.
+
+        A client is at work until it responds or its invitation expires. How long it took is
+        reported in any case, or that it is overdue.
+        """
+        rows, due_s, waited_s = self.rows, plan.due_s(), now_s - self.rows["started_s"]
+        responded = rows["latency_s"] <= waited_s
+        is_news = (responded | (waited_s >= due_s)) & ~rows["is_reported"]
+        late = []
+        for number in np.unique(rows["round"][is_news]).tolist():
+            ended = rows[is_news & (rows["round"] == number)]
+            more = {"round": number, "staleness": t - number, "dropped": plan.late == "drop"}
+            report = report_after(due_s, ended["client"], ended["latency_s"], **more)
+            late.append(Responses(report, self.models[number]))
+        rows["is_reported"] |= is_news
+        self.rows = rows[~responded & (waited_s < plan.expiry_s())]
+        return late
+
+    def next_end_s(self, due_s: float) -> float:
+        """Return when the next client responds or is overdue."""
+        return float(self._ends_s(due_s).min(initial=np.inf))
+
+    def pop(self, due_s: float) -> tuple[Responses, int]:
+        """Remove the client that ends next; return its response and the version of its model."""
+        which = [int(self._ends_s(due_s).argmin())]
+        ended, self.rows = self.rows[which], np.delete(self.rows, which)
+        number = int(ended["round"][0])
+        report = report_after(due_s, ended["client"], ended["latency_s"], round=number)
+        return Responses(report, self.models.pop(number)), int(ended["version"][0])
+
+    def _ends_s(self, due_s: float) -> FloatArray:
+        return np.asarray(self.rows["started_s"] + np.minimum(self.rows["latency_s"], due_s))

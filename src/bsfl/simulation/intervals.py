@@ -8,7 +8,7 @@ import numpy as np
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.simulation.client_rows import read_rows
+from bsfl.simulation.client_rows import file_path, quoted, read_numbers
 from bsfl.simulation.traces import follow
 from bsfl.types import BoolArray, FloatArray, IntArray, Rng
 
@@ -19,9 +19,6 @@ WEEK_S = 7 * DAY_S
 COLUMNS = ("start_s", "end_s")
 MAX_S = 1e12
 """Latest second that a file may name; beyond, a unit was mistaken."""
-
-MAX_NAME = 80
-"""Characters of a client's name in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +102,14 @@ class Intervals:
         """
         now = (self.origin_s + clock_s) % self.period_s
         some, first, after = self._not_empty()
-        begun = self._after_begun(now, first, after)
-        which = np.where(begun > first, begun, after) - 1
-        back_s = np.where(begun > first, 0.0, self.period_s)
+        if not len(some):
+            return now, *np.full((2, self.n_clients), np.nan)
+        n_begun = np.add.reduceat(self.start <= now, first, dtype=np.int64)
+        which = np.where(n_begun > 0, first + n_begun, after) - 1
+        back_s = np.where(n_begun > 0, 0.0, self.period_s)
         start, end = np.full((2, self.n_clients), np.nan)
         start[some], end[some] = self.start[which] - back_s, self.end[which] - back_s
         return now, start, end
-
-    def _after_begun(self, now: float, first: IntArray, after: IntArray) -> IntArray:
-        """Return the place after the intervals that have begun: a bisection for all at once."""
-        low, high, last = first, after, len(self.start) - 1
-        for _ in range(int((after - first).max(initial=0)).bit_length()):
-            middle = (low + high) // 2
-            begun = (low < high) & (self.start[np.minimum(middle, last)] <= now)
-            low, high = np.where(begun, middle + 1, low), np.where(begun, high, middle)
-        return low
 
     def _not_empty(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return the clients that have intervals, their first one and the place after the last."""
@@ -128,10 +118,10 @@ class Intervals:
 
 
 def read_intervals(
-    path: Path,
     n_clients: int,
     rng: Rng,
     *,
+    path: str | Path,
     period_s: float = WEEK_S,
     start_hour: float = 0.0,
     ids: Sequence[str] | None = None,
@@ -149,10 +139,11 @@ def read_intervals(
     """
     validation.positive("period_s", period_s)
     recorded: dict[str, list[list[float]]] = {}
-    _, rows = read_rows(path, (COLUMNS,), limits=(0.0, MAX_S))
+    path = file_path(path)
+    _, rows = read_numbers(path, (COLUMNS,), limits=(0.0, MAX_S))
     for line, client, (start, end) in rows:
         known = recorded.setdefault(client, [])
-        _check(f"{path}, line {line}", client[:MAX_NAME], known, start, end, period_s)
+        _check(f"{path}, line {line}", quoted(client), known, start, end, period_s)
         if known and known[-1][1] == start:
             known[-1][1] = end
         else:

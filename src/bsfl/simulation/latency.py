@@ -1,4 +1,4 @@
-"""Latency distributions: how long each client of a simulated fleet takes in a round.
+"""Latency distributions: how long each simulated client takes in a round.
 
 A model holds one set of parameters per client and a function that turns standard noise into
 seconds. Draws and true means use the same function: a draw feeds it random noise, a mean
@@ -59,7 +59,7 @@ class Noisy:
         n_clients: How many clients there are.
         latency: Turns noise, a number or one per client, into seconds for every client.
         noise: "normal" or "exponential", both standard.
-        ids: What the clients are called, where they have names.
+        ids: Names of the clients, where they have any.
     """
 
     n_clients: int
@@ -124,7 +124,7 @@ class Recorded:
 
     Attributes:
         recorded: Seconds, one array per client, not empty.
-        ids: What the clients are called, where they have names.
+        ids: Names of the clients, where they have any.
     """
 
     recorded: Sequence[FloatArray]
@@ -156,7 +156,7 @@ class Sampled:
     Attributes:
         n_clients: How many clients there are.
         sample: Returns the seconds of every client in a round, as an array: (t, rng) -> [K].
-        ids: What the clients are called, where they have names.
+        ids: Names of the clients, where they have any.
     """
 
     n_clients: int

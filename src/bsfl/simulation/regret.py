@@ -42,8 +42,8 @@ class RegretMeter:
     negative. The paper searches all cohorts for the maximum; the exact solver finds it at any K.
     """
 
-    def __init__(self, objective: Objective, fleet: SimulatedClients) -> None:
-        self.objective, self.fleet = objective, fleet
+    def __init__(self, objective: Objective, clients: SimulatedClients) -> None:
+        self.objective, self.clients = objective, clients
         self._phase: Phase | None = None
         self._mean_speed: FloatArray = np.zeros(0)
 
@@ -59,10 +59,10 @@ class RegretMeter:
         return max(0.0, energy(mu, g, best, alpha) - energy(mu, g, chosen, alpha))
 
     def mean_speed(self, t: int) -> FloatArray:
-        """Return the true mean speeds in round t, computed anew only when the fleet changed."""
-        phase = self.fleet.latency.phase(t)
+        """Return the true mean speeds in round t, computed anew only when they changed."""
+        phase = self.clients.latency.phase(t)
         if phase != self._phase:
-            self._phase, self._mean_speed = phase, self.fleet.mean_speed(t)
+            self._phase, self._mean_speed = phase, self.clients.mean_speed(t)
         return self._mean_speed
 
 

@@ -1,16 +1,15 @@
 """A CSV of responses as servers write it: which column is which, and what its cells mean."""
 
-import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from bsfl.errors import InvalidInput, reason
-from bsfl.simulation.client_rows import MAX_ROWS, quoted, text_lines
+from bsfl.errors import InvalidInput
+from bsfl.simulation.client_rows import as_number, check_name, open_rows, quoted
 from bsfl.types import FAILED, LATENCY_RANGE, MAX_LOSS, OK, TIMEOUT
 
 SPELLINGS: Mapping[str, Sequence[str]] = {
@@ -45,7 +44,6 @@ OUTCOME_WORDS = {
     **dict.fromkeys(("false", "no", "0", "500", "disconnected", "aborted", "bad"), FAILED),
     "late": OK,
 }
-DELIMITERS = ",;\t|"
 NOTHING = ("", "nan", "none", "null", "na", "n/a", "inf", "-")
 """Cells for a latency or a loss that is not known."""
 
@@ -73,51 +71,28 @@ class Row(NamedTuple):
 
 def read_csv(path: Path, columns: Columns) -> list[Row]:
     """Return the rows of a CSV with a header, in its order."""
-    rows: list[Row] = []
-    try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            lines = text_lines(path, file)
-            names, delimiter = _header(lines)
-            reader = csv.reader(lines, delimiter=delimiter)
-            places = located(path, names, columns)
-            for row in _rows(path, reader, names, places):
-                if len(rows) == MAX_ROWS:
-                    raise InvalidInput(f"{path}: more than {MAX_ROWS:,} rows")
-                rows.append(row)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
-    except csv.Error as error:
-        raise InvalidInput(f"{path} cannot be read as CSV: {error}") from None
-    if not rows:
-        raise InvalidInput(f"{path}: there is no row below the header")
-    return rows
+    with open_rows(path) as (names, rows):
+        places = located(path, names, columns)
+        _, unit = split_unit(_plain(names[places["latency"]]))
+        found = []
+        for line, cells in rows:
+            found.append(_row(f"{path}, line {line}", cells, places, UNITS[unit]))
+        return found
 
 
 def has_responses(path: Path) -> bool:
     """Return whether a file is a log of responses with more columns than client,latency_s."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            names, _ = _header(text_lines(path, file))
-    except (OSError, csv.Error):
-        return False
-    found = _guessed(names, {})
-    return {"client", "latency"} <= found.keys() and names[1:] != ["latency_s"]
+    with open_rows(path) as (names, _):
+        is_log = {"client", "latency"} <= _guessed(names, {}).keys()
+        return is_log and names[1:] != ["latency_s"]
 
 
 def columns_read(path: Path, columns: Columns) -> list[str]:
     """Return in words which columns `read_csv` uses, with the unit of the latency."""
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        names, _ = _header(text_lines(path, file))
-    found = {what: names[i] for what, i in located(path, names, columns).items()}
-    units = {"latency": f" in {unit_of(found['latency'])}"}
+    with open_rows(path) as (names, _):
+        found = {what: names[i] for what, i in located(path, names, columns).items()}
+    units = {"latency": f" in {split_unit(_plain(found['latency']))[1]}"}
     return [f"{what} from {quoted(one)!r}{units.get(what, '')}" for what, one in found.items()]
-
-
-def _header(lines: Iterator[str]) -> tuple[list[str], str]:
-    """Return the names of the columns, and the delimiter."""
-    header = next(lines, "")
-    delimiter = max(DELIMITERS, key=header.count)
-    return next(csv.reader([header], delimiter=delimiter), []), delimiter
 
 
 def located(path: Path, names: Sequence[str], columns: Columns) -> dict[str, int]:
@@ -144,7 +119,7 @@ def located(path: Path, names: Sequence[str], columns: Columns) -> dict[str, int
 def _guessed(names: Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
     """Return where columns are: the known ones, and those with a usual name."""
     plain = [_plain(name) for name in names]
-    bare = [without_unit(name) for name in plain]
+    bare = [split_unit(name)[0] for name in plain]
     places = dict(known)
     for what, spellings in SPELLINGS.items():
         if what in places:
@@ -156,48 +131,29 @@ def _guessed(names: Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
     return places
 
 
-def without_unit(name: str) -> str:
-    """Return a plain name without a unit at its end.
+def split_unit(name: str) -> tuple[str, str]:
+    """Return a plain name without a unit at its end, and the unit; seconds if there is none.
 
-    >>> without_unit("latency_ms"), without_unit("seconds")
-    ('latency', 'seconds')
+    >>> split_unit("latency_ms"), split_unit("duration"), split_unit("seconds")
+    (('latency', 'ms'), ('duration', 's'), ('seconds', 'seconds'))
     """
     head, _, tail = name.rpartition("_")
-    return head if head and tail in UNITS else name
+    return (head or tail, tail) if tail in UNITS else (name, "s")
 
 
-def unit_of(name: str) -> str:
-    """Return the unit at the end of a name, seconds if there is none.
-
-    >>> unit_of("Latency (ms)"), unit_of("duration")
-    ('ms', 's')
-    """
-    tail = _plain(name).rpartition("_")[2]
-    return tail if tail in UNITS else "s"
-
-
-def _rows(
-    path: Path, reader: Iterator[list[str]], names: Sequence[str], places: dict[str, int]
-) -> Iterator[Row]:
-    unit = UNITS[unit_of(names[places["latency"]])]
-    for n, cells in enumerate(reader, 2):
-        if not cells:
-            continue
-        place = f"{path}, line {n}"
-        if len(cells) != len(names):
-            raise InvalidInput(f"{place}: expected {len(names)} values, got {len(cells)}")
-        row = {what: cells[i].strip() for what, i in places.items()}
-        if not row["client"]:
-            raise InvalidInput(f"{place}: the client has no name")
-        outcome = _outcome(place, row["outcome"]) if "outcome" in row else OK
-        when = row.get("time") or row.get("round") or ""
-        yield Row(
-            client=row["client"],
-            latency_s=_latency(place, row["latency"], unit, outcome),
-            outcome=outcome,
-            loss=_number(place, "loss", row.get("loss", ""), -MAX_LOSS, MAX_LOSS),
-            at=_moment(place, when) if when else math.nan,
-        )
+def _row(place: str, cells: Sequence[str], places: Mapping[str, int], unit: float) -> Row:
+    """Return what the cells of a row mean; a unit has so many seconds."""
+    row = {what: cells[i].strip() for what, i in places.items()}
+    check_name(place, row["client"])
+    outcome = _outcome(place, row["outcome"]) if "outcome" in row else OK
+    when = row.get("time") or row.get("round") or ""
+    return Row(
+        client=row["client"],
+        latency_s=_latency(place, row["latency"], unit, outcome),
+        outcome=outcome,
+        loss=_number(place, "loss", row.get("loss", ""), -MAX_LOSS, MAX_LOSS),
+        at=_moment(place, when) if when else math.nan,
+    )
 
 
 def _latency(place: str, text: str, unit: float, outcome: int) -> float:
@@ -213,17 +169,7 @@ def _latency(place: str, text: str, unit: float, outcome: int) -> float:
 
 
 def _number(place: str, name: str, text: str, low: float, high: float) -> float:
-    if text.lower() in NOTHING:
-        return math.nan
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not low <= number <= high:
-        raise InvalidInput(
-            f"{place}: {name} must be a number from {low:g} to {high:g}, got {quoted(text)!r}"
-        )
-    return number
+    return math.nan if text.lower() in NOTHING else as_number(place, name, text, low, high)
 
 
 def _outcome(place: str, text: str) -> int:
@@ -242,22 +188,20 @@ def _moment(place: str, text: str) -> float:
     (60.0, 17.0)
     """
     try:
-        number = float(text)
+        moment = float(text)
     except ValueError:
         try:
-            moment = datetime.fromisoformat(text)
-            # a date without a zone is read as UTC, so that the zone of this machine does not matter
-            offset = moment.utcoffset()
-            since = moment.replace(tzinfo=None) - datetime(1970, 1, 1)
-            number = since.total_seconds() - (offset.total_seconds() if offset else 0.0)
+            date = datetime.fromisoformat(text)
+            # without a zone it is read as UTC, so that the zone of this machine does not matter
+            moment = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         except ValueError:
-            number = math.nan
-    if not math.isfinite(number):
+            moment = math.nan
+    if not math.isfinite(moment):
         raise InvalidInput(
             f"{place}: the time must be a number or a date such as 2024-05-31T12:00:00, "
             f"got {quoted(text)!r}"
         )
-    return number
+    return moment
 
 
 def _plain(name: str) -> str:

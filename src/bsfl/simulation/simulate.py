@@ -1,27 +1,41 @@
-"""Simulation on a virtual clock: an engine and simulated clients; three short loops.
+"""Simulation on a virtual clock: an engine and simulated clients; two short loops.
 
-A synchronous round waits for its cohort or its deadline, an over-selected one for the first
-target_responses, and buffered rounds replace each client that ends by another one.
+A synchronous round waits for its cohort or its deadline, and an over-selected one for its
+target_responses. In buffered rounds another client replaces each one that ends.
 """
 
 import math
-from collections.abc import Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from bsfl import validation
 from bsfl._core.engine import Engine
-from bsfl._core.events import CloseRound, Describe, OpenRound, Respond, SetAvailability
+from bsfl._core.events import (
+    CloseRound,
+    Describe,
+    OpenRound,
+    Respond,
+    RoundOpened,
+    SetAvailability,
+)
 from bsfl.policy import Policy, check_policy
 from bsfl.rounds import Buffer, BufferPlan
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.false_reports import FalseReports
-from bsfl.simulation.in_flight import InFlight, Invitation, report_of, round_duration
+from bsfl.simulation.in_flight import InFlight, Responses
 from bsfl.simulation.regret import Objective, RegretMeter
-from bsfl.simulation.training import Responses, Training
-from bsfl.types import OK, TIMEOUT, FloatArray, IntArray, RoundPlan, RoundRecord
+from bsfl.simulation.training import Training
+from bsfl.types import (
+    NO_NUMBERS,
+    TIMEOUT,
+    FloatArray,
+    IntArray,
+    RoundContext,
+    RoundPlan,
+    RoundRecord,
+)
 
 POLL_S = 10.0
 """Seconds after which the server looks again when no client is available for a free place."""
@@ -29,7 +43,7 @@ POLL_S = 10.0
 
 def simulate(
     policy: Policy,
-    fleet: SimulatedClients,
+    clients: SimulatedClients,
     *,
     cohort_size: int,
     rounds: int,
@@ -43,7 +57,7 @@ def simulate(
 
     Args:
         policy: The selection rule.
-        fleet: The simulated clients; the policy sees only which are available and their responses.
+        clients: The policy sees only which of them are available, and their responses.
         cohort_size: m, how many responses a round needs.
         rounds: How many rounds to simulate at most.
         time_s: Virtual seconds after which no further round starts.
@@ -54,199 +68,189 @@ def simulate(
         training: What the cohorts train; None: they only take their time.
     """
     check_policy(policy)
-    validation.cohort_fits(cohort_size, fleet.n_clients)
-    limits: dict[str, Any] = {"rounds": rounds, "time_s": time_s, "seed": seed}
+    validation.cohort_fits(cohort_size, clients.n_clients)
     if isinstance(plan, BufferPlan):
-        yield from _simulate_buffered(policy, fleet, plan, training=training, **limits)
-    else:
-        plan = plan or RoundPlan(
-            target_responses=cohort_size,
-            deadline_s=fleet.tau_max,
-            lifetime_s=fleet.tau_max,
-            late="drop",
+        one_each = RoundPlan(target_responses=1)
+        server = Server(
+            policy, clients, one_each, training, seed=seed, max_open_rounds=plan.concurrency
         )
-        meter = RegretMeter(objective, fleet) if objective else None
-        yield from _simulate_rounds(policy, fleet, plan, meter=meter, training=training, **limits)
+        yield from _buffered_rounds(server, plan, rounds=rounds, time_s=time_s)
+        return
+    deadline_s = clients.tau_max
+    plan = plan or RoundPlan(
+        target_responses=cohort_size, deadline_s=deadline_s, lifetime_s=deadline_s, late="drop"
+    )
+    untimed = RoundPlan(  # of the engine; when a client responds is simulated
+        target_responses=plan.target_responses, over_selection=plan.over_selection, late=plan.late
+    )
+    server = Server(policy, clients, untimed, training, seed=seed)
+    meter = RegretMeter(objective, clients) if objective else None
+    yield from _synchronous_rounds(server, plan, meter, rounds=rounds, time_s=time_s)
 
 
-def engine_for(policy: Policy, fleet: SimulatedClients, plan: RoundPlan, **settings: Any) -> Engine:
-    """Return an engine that knows what the server may know of simulated clients."""
-    engine = Engine(policy, plan, n_clients=fleet.n_clients, **settings)
-    known = {"samples": fleet.samples, "quality": fleet.quality, "features": fleet.features}
-    attributes = {name: np.asarray(x, float) for name, x in known.items() if x is not None}
-    if attributes:
-        engine.run(Describe(clients=np.arange(fleet.n_clients), attributes=attributes))
-    return engine
-
-
-def set_available(engine: Engine, available: IntArray) -> None:
-    """Let the engine select among these clients alone."""
-    wanted = np.zeros(engine.n_clients, dtype=bool)
-    wanted[available] = True
-    changed = np.flatnonzero(wanted != engine.pool.online[: engine.n_clients])
-    if len(changed):
-        comes = wanted[changed]
-        engine.run(SetAvailability(online=changed[comes], offline=changed[~comes]))
-
-
-def _simulate_rounds(
-    policy: Policy,
-    fleet: SimulatedClients,
-    plan: RoundPlan,
-    *,
-    rounds: int,
-    time_s: float,
-    seed: int,
-    meter: RegretMeter | None,
-    training: Training | None,
+def _synchronous_rounds(
+    server: "Server", plan: RoundPlan, meter: RegretMeter | None, *, rounds: int, time_s: float
 ) -> Iterator[RoundRecord]:
-    """Simulate synchronous and over-selected rounds."""
-    engine = engine_for(policy, fleet, _without_lifetime(plan), seed=seed)
-    in_flight, reported = InFlight(plan), FalseReports(fleet.malicious)
+    """Yield a record of every round; each ends before the next one starts."""
+    training = server.training
     t, clock_s = 0, 0.0
     while t < rounds and clock_s < time_s:
         t += 1
-        set_available(engine, in_flight.leave_out(fleet.available(t, clock_s)))
-        opened = engine.decide(OpenRound(online_s=fleet.online_s(clock_s)), clock_s)
-        context = opened.context
-        assert context
+        idle = server.idle(t, clock_s)
+        opened, context = server.select_cohort(idle, clock_s)
         regret = meter.regret(context, opened.cohort) if meter else None
-        engine.apply(opened)
-        cohort = opened.cohort
-        latency_s = fleet.latencies(t, clock_s)[cohort]
-        duration_s = round_duration(latency_s, plan)
-        report, pending = report_of(cohort, latency_s, duration_s, plan)
-        fresh = Responses(t, report, training.start() if training else None)
-        came = [fresh, *in_flight.ended(clock_s + duration_s, t)]
-        in_flight.add(cohort[pending], latency_s[pending], fresh, clock_s)
+        server.send(opened, t)
+        duration_s, came = server.in_flight.end_round(opened, plan)
         clock_s += duration_s
         if training:
-            came = training.round(came, engine.weights)
-        engine.run(Respond(round=t, report=reported.of(came[0].report)), clock_s)
-        engine.run(CloseRound(round=t), clock_s)
-        for late in came[1:]:
-            engine.run(Respond(round=late.round, report=reported.of(late.report)), clock_s)
-        is_last = t == rounds or clock_s >= time_s
+            came = [training.train(responses) for responses in came]
+            training.apply(came, server.engine.weights)
+        fresh, *late = came
+        server.receive(fresh, clock_s)
+        server.engine.run(CloseRound(round=t), clock_s)
+        for responses in late:
+            server.receive(responses, clock_s)
         yield RoundRecord(
             round=t,
-            cohort=tuple(cohort.tolist()),
-            kept=tuple(k for one in came for k in one.kept.tolist()),
+            cohort=tuple(opened.cohort.tolist()),
+            kept=_kept(came),
             n_invited=opened.n_invited,
             target_responses=plan.target_responses,
-            n_available=len(context.available),
+            n_available=len(idle),
             duration_s=duration_s,
             clock_s=clock_s,
-            n_timeouts=int(np.count_nonzero(report.outcome == TIMEOUT)),
+            n_timeouts=int(np.count_nonzero(fresh.report.outcome == TIMEOUT)),
             regret=regret,
-            train_loss=_mean(came[0].report.loss),
-            **(training.evaluation(clock_s, last=is_last) if training else {}),
+            train_loss=_mean_loss([fresh]),
+            **server.evaluation(clock_s, is_last=t == rounds or clock_s >= time_s),
         )
 
 
-def _simulate_buffered(
-    policy: Policy,
-    fleet: SimulatedClients,
-    plan: BufferPlan,
-    *,
-    rounds: int,
-    time_s: float,
-    seed: int,
-    training: Training | None,
+def _buffered_rounds(
+    server: "Server", plan: BufferPlan, *, rounds: int, time_s: float
 ) -> Iterator[RoundRecord]:
-    """Simulate buffered rounds; a record is yielded whenever a buffer of responses was applied.
+    """Yield a record whenever a buffer of responses was applied to the model.
 
-    The engine is asked for one client at a time among those that are not in flight; each of these
-    selections is a round of its own. The simulated clients count versions of the model.
+    The engine selects one client at a time; each of these selections is a round of its own. The
+    buffer counts versions of the model.
     """
-    engine = engine_for(
-        policy,
-        fleet,
-        RoundPlan(target_responses=1),
-        seed=seed,
-        max_open_rounds=plan.concurrency,
-    )
-    buffer: Buffer[Invitation] = Buffer(plan)
-    in_flight: list[Invitation] = []
-    busy = np.zeros(fleet.n_clients, dtype=bool)
-    reported, n_idle, n_timeouts = FalseReports(fleet.malicious), 0, 0
-    clock_s, applied_s = 0.0, 0.0
+    training, in_flight = server.training, server.in_flight
+    buffer: Buffer[Responses] = Buffer(plan)
+    clock_s, applied_s, n_timeouts = 0.0, 0.0, 0
     while buffer.version < rounds and clock_s < time_s:
-        version = buffer.version + 1
-        while len(in_flight) < plan.concurrency:
-            available = fleet.available(version, clock_s)
-            idle = available[~busy[available]]
-            n_idle = len(idle)
-            if not n_idle:
-                break
-            set_available(engine, idle)
-            opened = engine.run(OpenRound(online_s=fleet.online_s(clock_s)), clock_s)
-            engine.run(Respond(round=opened.round, report={}), clock_s)
-            (client,) = opened.cohort.tolist()
-            latency_s = float(fleet.latencies(version, clock_s)[client])
-            sent = Invitation(
-                ends_s=clock_s + min(latency_s, plan.due_s),
-                round=opened.round,
-                client=client,
-                latency_s=latency_s,
-                version=buffer.version,
-                base=training.start() if training else None,
-            )
-            heappush(in_flight, sent)
-            busy[client] = True
-        has_room = len(in_flight) < plan.concurrency
-        if has_room and (not in_flight or in_flight[0].ends_s > clock_s + POLL_S):
+        n_idle = server.fill_places(plan.concurrency, buffer.version + 1, clock_s)
+        next_s = in_flight.next_end_s(plan.due_s)
+        if len(in_flight.rows) < plan.concurrency and next_s > clock_s + POLL_S:
             clock_s += POLL_S
         else:
-            ended = heappop(in_flight)
-            clock_s, busy[ended.client] = ended.ends_s, False
-            result = Responses(ended.round, ended.report(plan.due_s), ended.base)
+            clock_s = next_s
+            responses, version = in_flight.pop(plan.due_s)
             if training:
-                result, updates = training.train(result)
-                ended.update = next(iter(updates), None)
-            engine.run(Respond(round=ended.round, report=reported.of(result.report)), clock_s)
-            engine.run(CloseRound(round=ended.round), clock_s)
-            if result.report.outcome[0] == OK:
-                buffer.add(ended, base=ended.version)
+                responses = training.train(responses)
+            server.receive(responses, clock_s)
+            server.engine.run(CloseRound(round=responses.report.round), clock_s)
+            if responses.report.usable.any():
+                buffer.add(responses, base=version)
             else:
                 n_timeouts += 1
         if not buffer.is_full and clock_s < time_s:
             continue
-        batch = buffer.take()
-        clients = [one.client for one, _ in batch]
-        updates = [one.update for one, _ in batch if one.update]
-        if training and updates:
-            weights = engine.weights(np.array(clients))
-            training.apply(
-                updates,
-                [one.base for one, _ in batch],
-                [staleness for _, staleness in batch],
-                None if weights is None else weights / len(clients),
-            )
-        is_last = buffer.version == rounds or clock_s >= time_s
+        came = [responses.after(staleness) for responses, staleness in buffer.take()]
+        if training and came:
+            training.apply(came, server.mean_weights)
         yield RoundRecord(
             round=buffer.version,
-            cohort=tuple(clients),
-            kept=tuple(clients),
+            cohort=_kept(came),
+            kept=_kept(came),
             n_invited=plan.buffer,
             n_available=n_idle,
             duration_s=clock_s - applied_s,
             clock_s=clock_s,
             n_timeouts=n_timeouts,
-            train_loss=float(np.mean([one.loss for one in updates])) if updates else None,
-            **(training.evaluation(clock_s, last=is_last) if training else {}),
+            train_loss=_mean_loss(came),
+            **server.evaluation(clock_s, is_last=buffer.version == rounds or clock_s >= time_s),
         )
         applied_s, n_timeouts = clock_s, 0
 
 
-def _without_lifetime(plan: RoundPlan) -> RoundPlan:
-    """Return the plan of the engine: which clients are in flight is simulated."""
-    return RoundPlan(
-        target_responses=plan.target_responses,
-        over_selection=plan.over_selection,
-        late=plan.late,
-    )
+class Server:
+    """The server of both loops: selects clients, sends them the model, receives their responses."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        clients: SimulatedClients,
+        plan: RoundPlan,
+        training: Training | None = None,
+        **settings: Any,
+    ) -> None:
+        self.engine = Engine(policy, plan, n_clients=clients.n_clients, **settings)
+        self.clients, self.training = clients, training
+        self.in_flight, self.reports = InFlight(), FalseReports(clients.malicious)
+        names = "samples", "quality", "features"  # what a server may know of clients
+        known = {name: getattr(clients, name) for name in names}
+        attributes = {name: np.asarray(x, float) for name, x in known.items() if x is not None}
+        if attributes:
+            self.engine.run(Describe(clients=np.arange(clients.n_clients), attributes=attributes))
+
+    def idle(self, t: int, clock_s: float) -> IntArray:
+        """Return the clients that are available and not in flight."""
+        return self.in_flight.idle(self.clients.available(t, clock_s))
+
+    def select_cohort(self, idle: IntArray, clock_s: float) -> tuple[RoundOpened, RoundContext]:
+        """Select a cohort among idle clients; no round is open before `send`."""
+        engine, is_idle = self.engine, np.zeros(self.engine.n_clients, dtype=bool)
+        is_idle[idle] = True
+        changed = np.flatnonzero(is_idle != engine.pool.online[: engine.n_clients])
+        if len(changed):
+            comes = is_idle[changed]
+            engine.run(SetAvailability(online=changed[comes], offline=changed[~comes]))
+        opened = engine.decide(OpenRound(online_s=self.clients.online_s(clock_s)), clock_s)
+        assert opened.context
+        return opened, opened.context
+
+    def send(self, opened: RoundOpened, t: int) -> None:
+        """Send the model of round t to the cohort that was selected."""
+        self.engine.apply(opened)
+        latency_s = self.clients.latencies(t, opened.now_s)[opened.cohort]
+        model = self.training.start() if self.training else None
+        self.in_flight.add(opened, latency_s, t - 1, model)
+
+    def fill_places(self, concurrency: int, t: int, clock_s: float) -> int:
+        """Send the model to one idle client after another; return how many were idle."""
+        n_idle = 0
+        while len(self.in_flight.rows) < concurrency:
+            idle = self.idle(t, clock_s)
+            n_idle = len(idle)
+            if not n_idle:
+                break
+            opened, _ = self.select_cohort(idle, clock_s)
+            self.send(opened, t)
+            self.engine.run(Respond(round=opened.round, report={}), clock_s)  # names the cohort
+        return n_idle
+
+    def receive(self, responses: Responses, clock_s: float) -> None:
+        """Report responses to the engine, as the clients do."""
+        report = self.reports.of(responses.report)
+        self.engine.run(Respond(round=report.round, report=report), clock_s)
+
+    def mean_weights(self, clients: IntArray) -> FloatArray | None:
+        """Return the policy's weights of clients that were each selected in a round of its own."""
+        weights = self.engine.weights(clients)
+        return None if weights is None else weights / len(clients)
+
+    def evaluation(self, clock_s: float, *, is_last: bool) -> dict[str, Any]:
+        """Return how good the model is, as fields of a record."""
+        return self.training.evaluation(clock_s, last=is_last) if self.training else {}
 
 
-def _mean(values: FloatArray) -> float | None:
-    known = values[~np.isnan(values)]
+def _kept(came: Sequence[Responses]) -> tuple[int, ...]:
+    """Return the clients whose responses entered the model."""
+    return tuple(k for one in came for k in one.report.clients[one.report.usable].tolist())
+
+
+def _mean_loss(came: Sequence[Responses]) -> float | None:
+    """Return the mean loss that clients reported; None if none did."""
+    losses = np.concatenate([responses.report.loss for responses in came] or [NO_NUMBERS])
+    known = losses[~np.isnan(losses)]
     return float(known.mean()) if len(known) else None

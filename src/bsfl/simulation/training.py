@@ -10,40 +10,12 @@ import numpy as np
 from bsfl import validation
 from bsfl.learning.task import Params, Task, Update, Weighting, shares
 from bsfl.rounds import staleness_weight
-from bsfl.types import OK, BoolArray, FloatArray, IntArray, RoundReport
+from bsfl.simulation.in_flight import Responses
+from bsfl.types import FloatArray, IntArray
 
 WEIGHTINGS = ("samples", "equal", "fedau")
 CUTOFF = 50
 """Rounds after which FedAU stops counting how long a client has been away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Responses:
-    """Results of invitations of one round that came together.
-
-    Attributes:
-        round: The round of the invitations.
-        report: The results.
-        base: The model that was sent; None where nothing is trained.
-        staleness: How many rounds have ended since.
-        is_dropped: Whether they came late and are not applied.
-    """
-
-    round: int
-    report: RoundReport
-    base: Params = None
-    staleness: int = 0
-    is_dropped: bool = False
-
-    @property
-    def is_kept(self) -> BoolArray:
-        """Whether each response enters the model."""
-        return np.asarray((self.report.outcome == OK) & (not self.is_dropped))
-
-    @property
-    def kept(self) -> IntArray:
-        """The clients whose responses enter the model."""
-        return np.asarray(self.report.clients[self.is_kept])
 
 
 @dataclass(slots=True)
@@ -80,66 +52,43 @@ class Training:
             self.model = self.task.init(self.seed)
         return self.model
 
-    def train(self, responses: Responses) -> tuple[Responses, list[Update]]:
-        """Train the clients whose responses are kept; add their losses and sizes to the report."""
-        report, counts = responses.report, responses.is_kept
-        updates = list(
-            self.task.train(
-                responses.base, report.clients[counts], t=responses.round, seed=self.seed
-            )
-        )
+    def train(self, responses: Responses) -> Responses:
+        """Train the clients whose responses are usable; add updates, losses and sizes."""
+        report = responses.report
+        usable, clients = report.usable, report.clients[report.usable]
+        updates = tuple(self.task.train(responses.model, clients, t=report.round, seed=self.seed))
         loss, samples = report.loss.copy(), report.samples.copy()
-        loss[counts] = [update.loss for update in updates]
-        samples[counts] = [update.samples for update in updates]
-        return replace(responses, report=replace(report, loss=loss, samples=samples)), updates
-
-    def round(
-        self,
-        came: Sequence[Responses],
-        weigh: Callable[[IntArray], FloatArray | None] = lambda clients: None,
-    ) -> list[Responses]:
-        """Train what came in a round, apply it, and return it with losses and sizes.
-
-        Args:
-            came: Responses to this round, and to earlier ones.
-            weigh: Returns the weights that a policy gives clients; None: by `weighting`.
-        """
-        trained = [self.train(one) for one in came]
-        updates = [update for _, ones in trained for update in ones]
-        bases = [one.base for one, ones in trained for _ in ones]
-        stale = [one.staleness for one, ones in trained for _ in ones]
-        weights = weigh(np.array([u.client for u in updates], np.int64))
-        self.apply(updates, bases, stale, weights)
-        return [one for one, _ in trained]
+        loss[usable] = [update.loss for update in updates]
+        samples[usable] = [update.samples for update in updates]
+        return Responses(replace(report, loss=loss, samples=samples), responses.model, updates)
 
     def apply(
-        self,
-        updates: Sequence[Update],
-        bases: Sequence[Params],
-        staleness: Sequence[int],
-        weights: FloatArray | None = None,
+        self, came: Sequence[Responses], weigh: Callable[[IntArray], FloatArray | None]
     ) -> None:
         r"""Move the model by what clients changed: w <- w + sum_k s_k omega_k (w_k - base_k).
 
-        s_k is the weight of an update's staleness. With omega_k = n_k / sum n and w as everyone's
-        base that is the average of their models.
+        s_k is the weight of an update's staleness. With omega_k = n_k / sum n, and w as the base of
+        all clients, that is the average of their models.
 
         Args:
-            updates: What they brought home.
-            bases: The model that each started from.
-            staleness: How often the model has changed since.
-            weights: omega_k; None: by `weighting`.
+            came: Trained responses; base_k is the model that they were sent.
+            weigh: Returns omega_k, the weights that a policy gives clients; None: by `weighting`.
         """
-        model = self.start()
+        model, updates = self.start(), [update for one in came for update in one.updates]
+        bases = [one.model for one in came for _ in one.updates]
+        clients = [update.client for update in updates]
+        weights = weigh(np.array(clients, dtype=np.int64))
         if weights is None and self._absence:
-            weights = self._absence.weights([update.client for update in updates])
+            weights = self._absence.weights(clients)
         if weights is None:
             by: Weighting = "equal" if self.weighting == "equal" else "samples"
             weights = shares([update.samples for update in updates], by)
             if all(base is model for base in bases):
                 self.model = self.task.aggregate(model, updates, weights)
                 return
-        weights = weights * [staleness_weight(s) for s in staleness]
+        weights = weights * [
+            staleness_weight(one.report.staleness) for one in came for _ in one.updates
+        ]
         left = {id(model): (model, 1.0)}  # what the models that were sent weigh, in all
         for base, weight in zip(bases, weights.tolist(), strict=True):
             left[id(base)] = base, left.get(id(base), (base, 0.0))[1] - weight
@@ -165,8 +114,8 @@ class Absence:
     r"""How long clients are away between two participations, and what they weigh for it (FedAU).
 
     An update weighs p_k omega_k with p_k = n_k / sum n and omega_k the mean number of rounds from
-    one participation to the next, none counted longer than the cutoff: who comes rarely weighs
-    more, so that the model moves as if everyone came always.
+    one participation to the next, none counted longer than the cutoff: a client that comes rarely
+    weighs more, so that the model moves as if all clients came always.
 
     >>> absence = Absence(np.array([1, 1]))
     >>> [absence.weights([0]).tolist() for _ in range(3)], absence.weights([1]).tolist()
@@ -180,7 +129,7 @@ class Absence:
         self.mean = np.zeros(len(samples))
 
     def weights(self, clients: Sequence[int]) -> FloatArray:
-        """Book a round in which these clients took part, and return what their updates weigh."""
+        """Record a round in which these clients took part, and return what their updates weigh."""
         self.t += 1
         length = self.t - self.since
         ends = length >= self.cutoff

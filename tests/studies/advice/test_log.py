@@ -152,7 +152,7 @@ def test_a_log_that_is_not_there(tmp_path):
 
 
 def test_more_rows_than_memory_has_room_for(written, monkeypatch):
-    monkeypatch.setattr("bsfl.simulation.response_log.MAX_ROWS", 3)
+    monkeypatch.setattr("bsfl.simulation.client_rows.MAX_ROWS", 3)
     with pytest.raises(InvalidInput, match="more than 3 rows"):
         read_log(written("client,latency_s\n" + "a,1\n" * 4))
 

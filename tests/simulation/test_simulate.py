@@ -1,4 +1,4 @@
-"""Over-selection, late responses and asynchronous rounds, on the virtual clock."""
+"""The loops: synchronous, over-selected and buffered rounds on the virtual clock."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,167 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
+from bsfl.estimators.fairness import gini, participation
 from bsfl.learning import Evaluation, Update
-from bsfl.policies import F3ast, Luo, UniformRandom
+from bsfl.policies import BSFL, F3ast, Genie, Luo, UniformRandom
 from bsfl.policy import Policy
 from bsfl.rounds import BufferPlan, staleness_weight
-from bsfl.simulation import SimulatedClients, Training, simulate
-from bsfl.simulation.latency import Recorded
-from bsfl.simulation.training import Absence
-from bsfl.types import OK, TIMEOUT, RoundPlan
+from bsfl.simulation import (
+    Flaky,
+    Independent,
+    Intervals,
+    Objective,
+    Recorded,
+    SimulatedClients,
+    Training,
+    lognormal,
+    simulate,
+)
+from bsfl.types import OK, TIMEOUT, RoundPlan, RoundReport
+from small_clients import lognormal_clients, steady_clients
 
 SAMPLES = np.array([1, 2, 3, 4, 5, 6])
+
+
+class Cheats(UniformRandom):
+    """Selects any client, available or not."""
+
+    def select(self, state, context, rng):
+        return (
+            np.arange(context.n_invited)
+            if context.round > 3
+            else super().select(state, context, rng)
+        )
+
+
+@pytest.mark.parametrize("plan", [None, BufferPlan(concurrency=3, buffer=3)])
+def test_no_policy_wins_by_selecting_clients_that_are_not_available(plan):
+    clients = lognormal_clients(availability=Independent(0.3))
+    rounds = simulate(Cheats(), clients, cohort_size=3, rounds=50, plan=plan)
+    with pytest.raises(
+        InvalidInput, match="must select . distinct available clients.* not available"
+    ):
+        list(rounds)
+
+
+def test_a_policy_may_return_a_list_and_must_be_an_object():
+    class Lists(UniformRandom):
+        def select(self, state, context, rng):
+            return super().select(state, context, rng).tolist()
+
+    assert len(list(simulate(Lists(), lognormal_clients(), cohort_size=3, rounds=5))) == 5
+    with pytest.raises(InvalidInput, match="did you mean UniformRandom"):
+        list(simulate(UniformRandom, lognormal_clients(), cohort_size=3, rounds=5))
+
+
+def test_the_clock_adds_up_what_the_clients_drew():
+    clients = lognormal_clients()
+    records = list(simulate(UniformRandom(), clients, cohort_size=3, rounds=20, seed=4))
+    clock = 0.0
+    for record in records:
+        clock += min(clients.latencies(record.round, clock)[list(record.cohort)].max(), 60.0)
+        assert record.clock_s == pytest.approx(clock)
+    assert [r.round for r in records] == list(range(1, 21))
+
+
+def test_every_policy_selects_among_the_same_clients():
+    """Policies that select the same clients in a round see the same latencies."""
+    seen = {}
+
+    class Recorder(UniformRandom):
+        def observe(self, state, context, report):
+            seen.setdefault(context.round, []).append(
+                dict(zip(report.clients, report.latency_s, strict=True))
+            )
+
+    for seed in (1, 2):
+        for _ in simulate(Recorder(), lognormal_clients(), cohort_size=8, rounds=10, seed=seed):
+            pass
+    for first, second in seen.values():
+        common = set(first) & set(second)
+        assert common
+        assert all(first[k] == second[k] for k in common)
+
+
+def test_lost_responses_cost_the_deadline():
+    clients = lognormal_clients(5, latency=Flaky(lognormal(np.full(5, 2.0), np.zeros(5)), 1.0))
+    (record,) = simulate(UniformRandom(), clients, cohort_size=2, rounds=1)
+    assert (record.duration_s, record.n_timeouts) == (60.0, 2)
+
+
+def test_clients_come_and_go_while_the_clock_runs():
+    """Everyone takes 2 s; clients 0 and 1 are online in [0, 5), client 2 in [3, 8) of every 100."""
+    lives = Intervals(
+        np.array([0.0, 0.0, 3.0]), np.array([5.0, 5.0, 8.0]), np.arange(4), period_s=100.0
+    )
+    seen = []
+
+    class Recorder(UniformRandom):
+        def select(self, state, context, rng):
+            seen.append((context.available.tolist(), context.online_s.tolist()))
+            return super().select(state, context, rng)
+
+    clients = lognormal_clients(
+        3, latency=lognormal(np.full(3, 2.0), np.zeros(3)), availability=lives
+    )
+    records = list(simulate(Recorder(), clients, cohort_size=3, rounds=5))
+    # at 4 clients 0 and 1 leave before they are done, and the round lasts 60 s; at 64 and 124
+    # no client is online
+    assert seen[:3] == [([0, 1], [0, 0]), ([0, 1], [2, 2]), ([0, 1, 2], [4, 4, 1])]
+    assert [r.clock_s for r in records] == [2, 4, 64, 124, 184]
+    assert [r.n_timeouts for r in records] == [0, 0, 2, 0, 0]
+
+
+def test_how_long_a_client_has_been_online_is_not_always_known():
+    class Recorder(UniformRandom):
+        def observe(self, state, context, report):
+            assert context.online_s is None
+
+    list(simulate(Recorder(), lognormal_clients(), cohort_size=3, rounds=2))
+
+
+def test_no_client_available_is_a_round_too():
+    clients = lognormal_clients(5, availability=Independent(0.0))
+    records = list(simulate(BSFL(), clients, cohort_size=2, rounds=3, objective=Objective()))
+    assert [r.cohort for r in records] == [()] * 3
+    assert records[-1].clock_s == 3 * 60.0
+    assert records[0].is_short
+
+
+@pytest.mark.slow
+def test_bsfl_beats_random_and_comes_close_to_the_genie():
+    clients = lognormal_clients(40, seed=3)
+    policies = {
+        "bsfl": BSFL(alpha=4.0),
+        "random": UniformRandom(),
+        "genie": Genie(mean_speed=clients.mean_speed(1), alpha=4.0),
+    }
+    clock, spread = {}, {}
+    for name, policy in policies.items():
+        records = list(simulate(policy, clients, cohort_size=5, rounds=400))
+        clock[name] = records[-1].clock_s
+        spread[name] = gini(participation(np.array([r.cohort for r in records]), 40))
+    assert clock["bsfl"] < 0.8 * clock["random"]
+    assert clock["bsfl"] < 1.2 * clock["genie"]
+    assert spread["bsfl"] < 0.1
+
+
+def test_policies_get_reports_and_no_truth():
+    class Nosy(UniformRandom):
+        def observe(self, state, context, report):
+            assert isinstance(report, RoundReport)
+            assert set(report.clients.tolist()) == set(report.invited.tolist())
+            assert context.pool.samples is None
+
+    list(simulate(Nosy(), lognormal_clients(), cohort_size=3, rounds=3))
+
+
+def test_a_cohort_larger_than_the_number_of_clients_is_rejected():
+    with pytest.raises(InvalidInput, match="cohort_size must be between 1 and the 12 clients"):
+        next(simulate(BSFL(), lognormal_clients(), cohort_size=13, rounds=1))
+
+
+# --- over-selected and buffered rounds ------------------------------------------------------------
 
 
 class Walk:
@@ -66,12 +217,6 @@ class InTurn(Policy):
             self.reports.append((report.round, k, outcome, seconds, report.dropped))
 
 
-def fleet(*latencies, tau_max=100.0):
-    """A fleet in which client k always takes latencies[k]."""
-    known = [np.array([seconds]) for seconds in latencies]
-    return SimulatedClients(latency=Recorded(known), tau_min=0.1, tau_max=tau_max)
-
-
 def play(clients, plan, rounds, training=None):
     policy = InTurn([], [])
     records = list(
@@ -86,7 +231,7 @@ def synchronous(late="drop", **more):
 
 def test_the_first_responses_end_a_round_and_the_others_come_late():
     # 3 invited for 2 places: 0, 1, 2 in 5 s; client 2 responds 7 s later, in the second round
-    records, policy = play(fleet(3, 5, 12, 4, 4, 4), synchronous(over_selection=1.5), 3)
+    records, policy = play(steady_clients(3, 5, 12, 4, 4, 4), synchronous(over_selection=1.5), 3)
     assert [r.duration_s for r in records] == [5.0, 4.0, 4.0]
     assert [r.kept for r in records] == [(0, 1), (3, 4, 5), (0, 3)], "three arrive together"
     assert [(r.n_invited, r.target_responses) for r in records] == [(3, 2)] * 3
@@ -97,7 +242,7 @@ def test_the_first_responses_end_a_round_and_the_others_come_late():
 
 
 def test_an_overdue_client_is_reported_once_and_is_free_again():
-    clients = fleet(1, 1, np.inf, 1, 1, 1, tau_max=10.0)
+    clients = steady_clients(1, 1, np.inf, 1, 1, 1, tau_max=10.0)
     plan = RoundPlan(
         target_responses=2, deadline_s=10.0, lifetime_s=10.0, over_selection=1.5, late="drop"
     )
@@ -114,7 +259,10 @@ def test_a_late_response_is_applied_with_its_staleness():
     # round 1: 0 and 1 respond (targets 1, 2; weights 1/3, 2/3), 2 needs 9 s of 5 + 4
     training = Training(Walk(), seed=0)
     records, policy = play(
-        fleet(3, 5, 9, 4, 4, 50), synchronous(over_selection=1.5, late="apply"), 2, training
+        steady_clients(3, 5, 9, 4, 4, 50),
+        synchronous(over_selection=1.5, late="apply"),
+        2,
+        training,
     )
     assert (1, 2, OK, 9.0, False) in policy.reports, "late, and not dropped"
     first = 0.5 / 3 + 2 * 1.0 / 3
@@ -155,7 +303,7 @@ def buffered_reference(latencies, concurrency, buffer, versions):
 def test_buffered_rounds_equal_a_plain_reference(concurrency, buffer):
     latencies = [3.0, 5.0, 12.0, 4.0, 7.0, 2.5]
     plan = BufferPlan(concurrency=concurrency, buffer=buffer)
-    records, policy = play(fleet(*latencies), plan, 5, Training(Walk(), seed=0))
+    records, policy = play(steady_clients(*latencies), plan, 5, Training(Walk(), seed=0))
     expected = buffered_reference(latencies, concurrency, buffer, 5)
     assert [r.clock_s for r in records] == pytest.approx([clock for clock, _ in expected])
     assert [r.test_loss for r in records] == pytest.approx([w for _, w in expected])
@@ -165,7 +313,7 @@ def test_buffered_rounds_equal_a_plain_reference(concurrency, buffer):
 
 def test_in_buffered_rounds_an_unresponsive_client_times_out():
     plan = BufferPlan(concurrency=2, buffer=1, deadline_s=10.0)
-    records, policy = play(fleet(1, np.inf, 1, 1, 1, 1), plan, 25)
+    records, policy = play(steady_clients(1, np.inf, 1, 1, 1, 1), plan, 25)
     timeouts = [row for row in policy.reports if row[2] == TIMEOUT]
     assert sum(r.n_timeouts for r in records) == len(timeouts) > 0
     assert {row[3] for row in timeouts} == {10.0}
@@ -175,7 +323,14 @@ def test_a_run_of_buffered_rounds_ends_with_its_time():
     policy = UniformRandom()
     plan = BufferPlan(concurrency=3, buffer=3)
     records = list(
-        simulate(policy, fleet(3, 5, 12, 4, 7, 2), cohort_size=2, rounds=99, time_s=40.0, plan=plan)
+        simulate(
+            policy,
+            steady_clients(3, 5, 12, 4, 7, 2),
+            cohort_size=2,
+            rounds=99,
+            time_s=40.0,
+            plan=plan,
+        )
     )
     assert records[-1].clock_s >= 40.0
     assert [r.round for r in records] == list(range(1, len(records) + 1))
@@ -193,7 +348,12 @@ def test_weights_of_a_policy_move_the_model(plan, moved):
     training = Training(Walk(), seed=0)
     policy = Weighty([], [])
     (record,) = simulate(
-        policy, fleet(1, 1, 1, 1, 1, 1), cohort_size=2, rounds=1, training=training, plan=plan
+        policy,
+        steady_clients(1, 1, 1, 1, 1, 1),
+        cohort_size=2,
+        rounds=1,
+        training=training,
+        plan=plan,
     )
     # clients 0 and 1 move 0 by 1/2 and 1: 0.1 x 0.5 + 0.1 x 1 in one round; in a buffer they respond
     # to two invitations, each a round of one, and the mean of the two counts
@@ -215,36 +375,3 @@ def test_unbiased_weights_lead_to_the_mean_of_all_data(policy):
     model = np.array([record.test_loss for record in records])[300:]
     # clients draw the model to 1, ..., 6 with weights 1/21, ..., 6/21: to 91/21 = 4.33
     assert model.mean() == pytest.approx(91 / 21, abs=0.15)
-
-
-def test_fedau_weighs_by_the_mean_time_between_two_participations():
-    absence = Absence(np.array([1, 1, 2]), cutoff=3)
-    assert absence.weights([0]) == pytest.approx([0.25 * 1])
-    assert absence.weights([0, 1]) == pytest.approx([0.25 * 1, 0.25 * 2])
-    # round 3: client 2 was away for 3 rounds, the cutoff; then it comes in round 5, after 2 more
-    absence.weights([0])
-    absence.weights([0])
-    assert absence.weights([2]) == pytest.approx([0.5 * (3 + 2) / 2])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: RoundPlan(target_responses=2, over_selection=0.9),
-            "over_selection must be a finite number of at least 1",
-        ),
-        (
-            lambda: RoundPlan(target_responses=2, min_responses=3, deadline_s=1.0),
-            "min_responses must not exceed the",
-        ),
-        (lambda: RoundPlan(target_responses=2, late="keep"), "late must be one of"),
-        (
-            lambda: BufferPlan(concurrency=3, buffer=4),
-            "buffer must not exceed the concurrency of 3",
-        ),
-    ],
-)
-def test_wrong_plans(make, message):
-    with pytest.raises(InvalidInput, match=message):
-        make()

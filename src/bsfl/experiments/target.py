@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsfl.experiments.results import Results
-from bsfl.experiments.run_file import Records
+from bsfl.experiments.results import Records, Results
 from bsfl.types import BoolArray, FloatArray
 
 ACCURACY_PART, LOSS_TIMES = 0.97, 2.0

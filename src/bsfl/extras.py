@@ -100,7 +100,8 @@ def as_they_come(
         yield from _from_dask(cluster, function, calls)
         return
     numbered = (joblib.delayed(_numbered)(i, function, call) for i, call in enumerate(calls))
-    done = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(numbered)
+    # a batch would come back when its last call is done, and be lost as one
+    done = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")(numbered)
     try:
         for one in done:  # noqa: UP028, as it would be closed where its warning is shown
             yield one

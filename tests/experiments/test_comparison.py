@@ -151,7 +151,7 @@ def test_a_task_replaces_what_a_scenario_trains():
 def test_a_folder_is_continued_and_gains_policies_and_seeds(tmp_path, capsys):
     kept = {"folder": tmp_path / "out", **OF_FLEET}
     first = bsfl.compare([LeastServed(), "random"], twelve(), **kept)
-    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.records")}
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.run")}
     kept |= {"seeds": 3, "progress": True}
     again = bsfl.compare([LeastServed(), "random", "pace"], twelve(), **kept)
     assert {p: p.stat().st_mtime_ns for p in files} == files
@@ -198,9 +198,9 @@ def test_a_rule_that_was_changed_is_another_rule(tmp_path):
             bsfl.compare({"Rule": other}, twelve(), **OF_FLEET, folder=tmp_path)
 
 
-def test_what_was_given_as_an_object_cannot_be_opened_without_it(tmp_path):
-    bsfl.compare(LeastServed(), parse(), seeds=1, folder=tmp_path, **QUIET)
-    with pytest.raises(InvalidInput, match="LeastServed was given to bsfl.compare as an object"):
+def test_a_fleet_that_was_given_as_an_object_cannot_be_opened_without_it(tmp_path):
+    bsfl.compare("random", twelve(), folder=tmp_path, **OF_FLEET)
+    with pytest.raises(InvalidInput, match="was given to bsfl.compare as an object"):
         open_results(tmp_path)
 
 

@@ -47,7 +47,7 @@ class Meter:
     def __str__(self) -> str:
         n_now = min(self.n_workers, len(self.left))
         more = f" and {n_now - 1} more" if n_now > 1 else ""
-        left = [f"{duration(self.left_s())} left"] if self.n_new else []
+        left = [f"{duration(self.left_s())} left"] if self.n_new and self.left else []
         return " · ".join(
             [self.title, self.so_far(), *(one + more for one in self.left[:1]), *left]
         )

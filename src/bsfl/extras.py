@@ -122,7 +122,7 @@ def _from_dask(
 ) -> Iterator[tuple[int, Any]]:
     """Yield as `as_they_come` from a Dask cluster, which repeats the calls of killed workers.
 
-    joblib 1.6 waits for ever for a call that Dask has given up after several killed workers.
+    joblib 1.6 waits for ever for a call that has killed more workers than Dask allows.
     """
     distributed = optional_module("distributed")
     numbers = {cluster.submit(function, *call, pure=False): i for i, call in enumerate(calls)}

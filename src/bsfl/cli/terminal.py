@@ -35,7 +35,7 @@ Jobs = Annotated[
 ]
 Backend = Annotated[
     str | None,
-    typer.Option("--backend", help="A cluster that shares the folder, dask://host:port. [none]"),
+    typer.Option("--backend", help="A Dask cluster that runs it, dask://host:port. [none]"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Run a small version.")]
 

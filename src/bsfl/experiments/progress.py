@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+from bsfl.extras import optional_imports
+
 N_LINES = 10
 """Lines, beside the last, where there is no terminal."""
 
@@ -69,9 +71,10 @@ def duration(seconds: float) -> str:
 @contextmanager
 def shown(meter: Meter) -> Iterator[None]:
     """Show a meter while the block runs: one line that changes, or lines without a terminal."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
+    with optional_imports():
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
 
     console = Console(stderr=True)
     draws = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal

@@ -1,6 +1,6 @@
 """Results on disk: a manifest, and one file for every finished run.
 
-DIR/manifest.json              the scenario, seeds, versions, and checksums
+DIR/manifest.json                the scenario, seeds, versions, and checksums
 DIR/runs/<policy>/seed-0003.run  records, timing and versions of a run, with a checksum
 
 A file is written in one step when its run is finished. There is no part of a run on disk: a run is
@@ -86,7 +86,13 @@ class Results:
 
     def missing(self) -> list[tuple[str, int]]:
         """Return the runs that are not finished, or whose file is damaged."""
-        return [one for one in self.runs() if not self._is_finished(*one)]
+        missing = []
+        for label, index in self.runs():
+            try:
+                self.run(label, index)
+            except InvalidInput:
+                missing.append((label, index))
+        return missing
 
     def write(self, label: str, index: int, run: Run) -> None:
         """Write a finished run in one step."""
@@ -118,13 +124,6 @@ class Results:
         for name, column in columns.items():
             records[name] = column
         return Run(records=records, **{key: header[key] for key in MEASURED})
-
-    def _is_finished(self, label: str, index: int) -> bool:
-        try:
-            self.run(label, index)
-        except InvalidInput:
-            return False
-        return True
 
     def _key(self, label: str, index: int) -> dict[str, Any]:
         """Return what a run is of, so that its file is not taken for that of another one."""
@@ -262,20 +261,16 @@ def open_results(folder: str | Path) -> Results:
     folder = Path(folder)
     manifest = read_manifest(folder)
     source, place = manifest["scenario"], str(folder / "manifest.json")
-    # a policy of a file or an object is only a label here: its runs are read, not repeated
-    custom: dict[str, tuple[Any, dict[str, Any]]] = {
-        label: (table.get(OBJECT) or table.get("policy", label), {})
-        for label, table in source["policies"].items()
-        if OBJECT in table
-        or table.get("policy", label) not in POLICIES.known
-        or any(own_files(table))
-    }
-    known = {label: one for label, one in source["policies"].items() if label not in custom}
+    known, policies = {}, {}
+    for label, table in source["policies"].items():
+        name = table.get(OBJECT) or table.get("policy", label)
+        policies[label] = name, {key: value for key, value in table.items() if key != "policy"}
+        if name in POLICIES.known and not any(own_files(table)):
+            known[label] = table
+    # a custom policy is only a name here: its runs are read, not repeated
     content = {**source, "policies": known or {"random": {}}}
     scenario = parse_scenario(content, name=manifest["name"], file=place)
-    policies = {
-        label: custom.get(label) or scenario.policies[label] for label in source["policies"]
-    }
+    policies |= {label: scenario.policies[label] for label in known}
     return Results(folder, replace(scenario, policies=policies, source=source), manifest["seeds"])
 
 

@@ -32,8 +32,8 @@ from bsfl.policies import POLICIES
 from bsfl.rounds import BufferPlan
 from bsfl.types import FloatArray, IntArray, RoundRecord
 
-FORMAT = 1
-"""Format of the manifest."""
+FORMAT = statefile.FORMAT
+"""Format of the files of runs, which the manifest names: in them it may be a flipped bit."""
 PLACES = ("cohort", "kept")
 """Columns of clients; empty places are -1."""
 MEASURED = ("selection_s", "versions", "ids")
@@ -111,8 +111,6 @@ class Results:
             )
         try:
             header, columns = statefile.read(path)
-        except NewerFormat:
-            raise
         except StateFileError as error:
             raise InvalidInput(
                 f"{path} is damaged; run the scenario again to replace it"

@@ -77,22 +77,22 @@ def data_frame(rows: Any, columns: Iterable[str] | None = None) -> Any:
 
 def in_parallel(
     function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, jobs: int
-) -> Any:
-    """Return what a function gives for many calls, in processes of joblib; -1: one per core.
-
-    Inside `on_cluster` they are the workers of a cluster.
-    """
-    joblib = optional_module("joblib")
-    return joblib.Parallel(n_jobs=jobs)(joblib.delayed(function)(*call) for call in calls)
+) -> list[Any]:
+    """Return what a function gives for many calls, in their order; see `as_they_come`."""
+    calls = list(calls)
+    found = dict(as_they_come(function, calls, jobs=jobs))
+    return [found[i] for i in range(len(calls))]
 
 
 def as_they_come(
     function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *, jobs: int
 ) -> Generator[tuple[int, Any], None, None]:
-    """Yield the number of each call and what it gave, as soon as it is done, as `in_parallel`.
+    """Yield the number of each call and what it gave, as soon as it is done.
 
-    The first error of a call ends all others. Calls that are lost with the process that worked on
-    them end in WorkerDied, after everything that could be had.
+    The processes are those of joblib (-1: one per core), or the workers of a cluster inside
+    `on_cluster` or joblib.parallel_config. The first error of a call ends all others. Calls that
+    are lost with the process that worked on them end in WorkerDied, after everything that could be
+    had.
     """
     joblib = optional_module("joblib")
     cluster = getattr(joblib.parallel.get_active_backend()[0], "client", None)

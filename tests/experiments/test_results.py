@@ -74,7 +74,7 @@ def test_a_folder_without_results(tmp_path):
 def test_unfinished_results_are_not_summarised(tmp_path):
     results = Results(tmp_path, parse(), 1)
     results.write_manifest()
-    with pytest.raises(InvalidInput, match=r"is missing: the run is not finished"):
+    with pytest.raises(InvalidInput, match=r"is missing: it is not finished"):
         summarise(results)
 
 

@@ -79,10 +79,26 @@ class Results:
         return self.folder / "runs" / label / f"seed-{index:04d}.run"
 
     def run(self, label: str, index: int) -> Run:
-        """Return one finished run."""
-        if (label, index) not in self._runs:
-            self._runs[label, index] = self._read(label, index)
-        return self._runs[label, index]
+        """Return one finished run, which is read once."""
+        if (label, index) in self._runs:
+            return self._runs[label, index]
+        path = self.path(label, index)
+        if not path.exists():
+            raise InvalidInput(f"{path} is missing: it is not finished; run the scenario again")
+        again = "run the scenario again to replace it"
+        try:
+            header, columns = statefile.read(path)
+        except StateFileError as error:
+            raise InvalidInput(f"{path} is damaged; {again}") from error
+        if header.get("run") != self._key(label, index):
+            raise InvalidInput(f"{path} is of another run; {again}")
+        layout = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
+        records = np.empty(len(columns["round"]), layout)
+        for name, column in columns.items():
+            records[name] = column
+        run = Run(records=records, **{key: header[key] for key in MEASURED})
+        self._runs[label, index] = run
+        return run
 
     def missing(self) -> list[tuple[str, int]]:
         """Return the runs that are not finished, or whose file is damaged."""
@@ -102,26 +118,6 @@ class Results:
         names = run.records.dtype.names or ()
         statefile.write(path, header, {name: run.records[name] for name in names})
         self._runs[label, index] = run
-
-    def _read(self, label: str, index: int) -> Run:
-        path = self.path(label, index)
-        if not path.exists():
-            raise InvalidInput(
-                f"{path} is missing: the run is not finished; run the scenario again"
-            )
-        try:
-            header, columns = statefile.read(path)
-        except StateFileError as error:
-            raise InvalidInput(
-                f"{path} is damaged; run the scenario again to replace it"
-            ) from error
-        if header.get("run") != self._key(label, index):
-            raise InvalidInput(f"{path} is of another run; run the scenario again to replace it")
-        layout = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
-        records = np.empty(len(columns["round"]), layout)
-        for name, column in columns.items():
-            records[name] = column
-        return Run(records=records, **{key: header[key] for key in MEASURED})
 
     def _key(self, label: str, index: int) -> dict[str, Any]:
         """Return what a run is of, so that its file is not taken for that of another one."""

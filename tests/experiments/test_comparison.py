@@ -216,6 +216,21 @@ def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_after_an_interrupt_it_says_what_is_kept(tmp_path, monkeypatch, is_kept):
+    def interrupt(*run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("bsfl.experiments.results.Results.write", interrupt)
+    folder = tmp_path / "out" if is_kept else None
+    with pytest.raises(KeyboardInterrupt) as stop:
+        bsfl.compare("random", twelve(), **OF_FLEET, folder=folder)
+    kept = f"interrupted: 0 of 2 runs are in {folder}; the same command resumes"
+    assert str(stop.value) == (kept if is_kept else "interrupted; folder= keeps finished runs")
+    assert is_kept or not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("policies", "changes", "message"),
     [

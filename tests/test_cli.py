@@ -171,9 +171,24 @@ def test_jobs_are_processes(study, jobs):
     assert f"at least 1, or -1 for one per core, got {jobs}" in result.output
 
 
+ENDLESS = """
+import os, time
+from pathlib import Path
+from bsfl import UniformRandom
+
+class Endless(UniformRandom):
+    def observe(self, state, context, report):
+        if context.round > 1:  # a dry run has one
+            Path(f"{os.getpid()}.begun").touch()
+            time.sleep(1000)
+"""
+
+
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_resume(study):
-    (study / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 100000000"))
+    endless = 'policy = "random"\n\n[policies.endless]\npolicy = "endless.py:Endless"'
+    (study / "study.toml").write_text(SMALL.replace('policy = "random"', endless))
+    (study / "endless.py").write_text(ENDLESS)
     # nohup has Ctrl-C ignored, and children would inherit that
     ignored_or_not = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
@@ -187,7 +202,7 @@ def test_ctrl_c_says_how_to_resume(study):
     signal.signal(signal.SIGINT, ignored_or_not)
     try:
         deadline = time.monotonic() + 60
-        while sum(path.stat().st_size > 0 for path in study.rglob("*.records")) < 2:
+        while len(list(study.rglob("*.run"))) < 2 or len(list(study.rglob("*.begun"))) < 2:
             assert time.monotonic() < deadline, "both processes are at work"
             time.sleep(0.01)
         children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], **CAPTURED)
@@ -202,9 +217,10 @@ def test_ctrl_c_says_how_to_resume(study):
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     assert process.returncode == 130
-    assert (
-        "stopped; finished work is kept. To resume: bsfl run study.toml --jobs 2 --out out" in said
-    )
+    n_runs = len(list(study.rglob("*.run")))
+    folder = study / "out"
+    line = f"interrupted: {n_runs} of 6 runs are in {folder}; the same command resumes"
+    assert said.splitlines()[-1] == line
 
 
 def without(packages, *words, cwd=None):
@@ -284,18 +300,19 @@ def test_a_policy_in_a_file_plays_reports_and_resumes(study):
     words = ["run", "study.toml", "--out", "out", "--jobs", "2"]
     result = bsfl(*words)
     assert result.exit_code == 0, result.output
-    played = {p: p.read_bytes() for p in study.rglob("*.records")}
+    played = {p: p.read_bytes() for p in study.rglob("*.run")}
     words += ["--policy", "mine.py:LeastServed"]
     result = bsfl(*words)
     assert result.exit_code == 0, result.output
     assert re.search(r"LeastServed .* 0\.93 ", result.output), "7 of 7.5 rounds"
     assert "LeastServed" in (study / "out" / "report.html").read_text()
     assert {p: p.read_bytes() for p in played} == played, "a folder gains policies"
-    (own, *_) = sorted((study / "out" / "runs" / "LeastServed").glob("*.records"))
-    whole = own.read_bytes()
-    own.write_bytes(whole[: len(whole) // 2])
+    (own, *_) = sorted((study / "out" / "runs" / "LeastServed").glob("*.run"))
+    whole = open_results(study / "out").run("LeastServed", 0).records.tobytes()
+    own.unlink()
     assert bsfl(*words).exit_code == 0
-    assert own.read_bytes() == whole
+    assert own.exists()
+    assert open_results(study / "out").run("LeastServed", 0).records.tobytes() == whole
     assert bsfl("report", "out").exit_code == 0
 
 

@@ -6,6 +6,7 @@ BsflError
 │   └── NotSelected        a response of a client without a pending invitation
 ├── FileInUse              another scheduler writes this file; nothing was saved
 ├── NotEnoughClients       a federation has too few clients, and waiting did not help
+├── WorkerDied             a process of an experiment was killed; finished runs are kept
 ├── StateFileError         a saved scheduler cannot be read; nothing was loaded
 │   ├── NotAStateFile      the file is something else
 │   ├── TruncatedFile      bytes are missing
@@ -40,6 +41,10 @@ class FileInUse(BsflError):
 
 class NotEnoughClients(BsflError):
     """A federation has too few clients, and waiting did not help."""
+
+
+class WorkerDied(BsflError):
+    """A process that runs a part of an experiment was killed; finished runs are kept."""
 
 
 class StateFileError(BsflError):

@@ -1,23 +1,28 @@
-"""A grid of runs on a Dask cluster: the same records, even when a worker is killed."""
+"""Runs on a Dask cluster: equal records, written by one process, though workers are killed."""
 
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
 
+import joblib
 import pytest
 from typer.testing import CliRunner
 
+import bsfl
 from bsfl.cli.app import app
-from bsfl.errors import InvalidInput
-from bsfl.experiments import run_scenario
+from bsfl.errors import InvalidInput, WorkerDied
+from bsfl.experiments import open_results, run_scenario
 from bsfl.extras import on_cluster
 from small_scenario import SMALL, parse
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs the extra cluster")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+ROUNDS = 4000
 
 
 @pytest.fixture
@@ -31,35 +36,99 @@ def cluster():
 
 
 def records(folder):
-    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.records")}
+    results = open_results(folder)
+    return {run: results.run(*run).records.tobytes() for run in results.runs()}
 
 
-def test_a_cluster_of_two_one_of_which_is_killed(cluster, tmp_path, monkeypatch):
+def forbid(folder):
+    """Let a process open no file below a folder, as if it were on another disk."""
+
+    def refuse(event, args):
+        if event == "open" and str(args[0]).startswith(folder):
+            raise PermissionError(f"a worker opened {args[0]}")
+
+    sys.addaudithook(refuse)
+
+
+def test_workers_need_not_see_the_folder(cluster, tmp_path):
+    folder = tmp_path / "there"
+    with distributed.Client(cluster) as client, joblib.parallel_config(backend="dask"):
+        client.run(forbid, str(folder))
+        with pytest.raises(PermissionError):
+            client.submit(open, str(folder / "a"), "w").result()
+        found = bsfl.compare(
+            {"mine": bsfl.UniformRandom(), "bsfl": "bsfl"},
+            parse(),
+            seeds=2,
+            folder=folder,
+            progress=False,
+        )
+    here = bsfl.compare(
+        {"mine": bsfl.UniformRandom(), "bsfl": "bsfl"}, parse(), seeds=2, jobs=1, progress=False
+    )
+    for run in found.results.runs():
+        ours, theirs = (one.results.run(*run).records for one in (here, found))
+        assert ours.tobytes() == theirs.tobytes()
+
+
+def test_a_worker_killed_in_mid_run_costs_its_run_only(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 4000"))
+    (tmp_path / "study.toml").write_text(SMALL.replace("rounds = 30", f"rounds = {ROUNDS}"))
     address = cluster.scheduler_address.replace("tcp://", "dask://")
     with distributed.Client(cluster) as client:
         victim, *_ = client.run(os.getpid).values()
+    kept = {}
 
     def kill():
         for _ in range(6000):
-            if list(tmp_path.glob("there/runs/*/*.records")):
-                os.kill(victim, signal.SIGKILL)
-                killed.append(victim)
+            if written := list(tmp_path.glob("there/runs/*/*.run")):
+                os.kill(victim, signal.SIGKILL)  # it works on another run by now
+                kept.update({path: path.stat().st_mtime_ns for path in written})
                 return
             time.sleep(0.01)
 
-    killed = []
     killer = threading.Thread(target=kill)
     killer.start()
     words = ["run", "study.toml", "--seeds", "3", "--backend", address, "--out", "there"]
     done = CliRunner().invoke(app, words)
     killer.join()
     assert done.exit_code == 0, done.output
-    assert killed
-    run_scenario(parse(rounds=4000), tmp_path / "here", seeds=3, jobs=1)
+    assert kept
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "finished runs are kept"
+    run_scenario(parse(rounds=ROUNDS), tmp_path / "here", seeds=3, jobs=1)
     assert records(tmp_path / "there") == records(tmp_path / "here")
     assert len(records(tmp_path / "here")) == 6
+
+
+DIES = """
+import os, signal
+from pathlib import Path
+from bsfl import UniformRandom
+
+class Dies(UniformRandom):
+    def observe(self, state, context, report):
+        if context.round == 5 and not Path(__file__).with_suffix(".fixed").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_kills_its_workers_is_named_and_the_others_are_kept(cluster, tmp_path):
+    """Dask tries it four times; joblib alone would wait for ever for it."""
+    (tmp_path / "mine.py").write_text(DIES)
+    scenario = parse(policies__x={"policy": f"{tmp_path}/mine.py:Dies"}, seeds=1)
+    with distributed.Client(cluster), joblib.parallel_config(backend="dask"):
+        with pytest.raises(WorkerDied) as died:
+            run_scenario(scenario, tmp_path / "out", progress=True)
+        (tmp_path / "mine.fixed").touch()
+        kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.run")}
+        results = run_scenario(scenario, tmp_path / "out")
+    assert str(died.value) == (
+        "workers died again and again: killed, or out of memory; 2 of 3 runs are in "
+        f"{tmp_path / 'out'}, without x, seed 0. The same command resumes"
+    )
+    assert len(kept) == 2
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert results.missing() == []
 
 
 @pytest.mark.parametrize(

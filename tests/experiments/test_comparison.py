@@ -151,7 +151,7 @@ def test_a_task_replaces_what_a_scenario_trains():
 def test_a_folder_is_continued_and_gains_policies_and_seeds(tmp_path, capsys):
     kept = {"folder": tmp_path / "out", **OF_FLEET}
     first = bsfl.compare([LeastServed(), "random"], twelve(), **kept)
-    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.records")}
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.run")}
     kept |= {"seeds": 3, "progress": True}
     again = bsfl.compare([LeastServed(), "random", "pace"], twelve(), **kept)
     assert {p: p.stat().st_mtime_ns for p in files} == files
@@ -198,9 +198,9 @@ def test_a_rule_that_was_changed_is_another_rule(tmp_path):
             bsfl.compare({"Rule": other}, twelve(), **OF_FLEET, folder=tmp_path)
 
 
-def test_what_was_given_as_an_object_cannot_be_opened_without_it(tmp_path):
-    bsfl.compare(LeastServed(), parse(), seeds=1, folder=tmp_path, **QUIET)
-    with pytest.raises(InvalidInput, match="LeastServed was given to bsfl.compare as an object"):
+def test_a_fleet_that_was_given_as_an_object_cannot_be_opened_without_it(tmp_path):
+    bsfl.compare("random", twelve(), folder=tmp_path, **OF_FLEET)
+    with pytest.raises(InvalidInput, match="was given to bsfl.compare as an object"):
         open_results(tmp_path)
 
 
@@ -214,6 +214,21 @@ def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
     with pytest.raises(InvalidInput, match=r"^\w+ \[policies.oort\]: .*needs losses"):
         bsfl.compare("oort", twelve(), **OF_FLEET)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_after_an_interrupt_it_says_what_is_kept(tmp_path, monkeypatch, is_kept):
+    def interrupt(*run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("bsfl.experiments.results.Results.write", interrupt)
+    folder = tmp_path / "out" if is_kept else None
+    with pytest.raises(KeyboardInterrupt) as stop:
+        bsfl.compare("random", twelve(), **OF_FLEET, folder=folder)
+    kept = f"interrupted: 0 of 2 runs are in {folder}; the same command resumes"
+    assert str(stop.value) == (kept if is_kept else "interrupted; folder= keeps finished runs")
+    assert is_kept or not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -1,151 +1,111 @@
-"""What is said of runs while they are played: which one, how much, and how long the rest takes."""
+"""What is shown of runs while they are computed: finished ones, what runs now, the time left."""
 
 import io
-from types import SimpleNamespace
 
 import pytest
 
-from bsfl.experiments import progress
-from bsfl.experiments.progress import Cell, Lines, Live, Meter, watch
+from bsfl.experiments import progress, run_scenario
+from bsfl.experiments.progress import Meter, shown
+from small_scenario import parse
 
 
-class Grid:
-    """Runs as they would be on disk, played by workers on a clock of their own."""
-
-    def __init__(self, costs, seeds, *, begin_s=0.0, workers=2, first_seed=0):
-        self.scenario = SimpleNamespace(name="study", first_seed=first_seed)
-        self.costs, self.seeds, self.now_s = costs, seeds, 0.0
-        self.begins, free = {}, [0.0] * workers
-        for label, index in self.runs():
-            free.sort()
-            self.begins[label, index] = free[0], free[0] + begin_s
-            free[0] += begin_s + costs[label]
-        self.end_s = max(free)
-
-        self.workers = workers
-
-    def clock(self):
-        return self.now_s
-
-    def runs(self):
-        return [(label, index) for index in range(self.seeds) for label in self.costs]
-
-    def run_file(self, label, index):
-        opened_s, plays_s = self.begins[label, index]
-        done = min(1.0, max(0.0, (self.now_s - plays_s) / self.costs[label]))
-        path = SimpleNamespace(exists=lambda: self.now_s >= opened_s)
-        return SimpleNamespace(progress=lambda: done, path=path)
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test sets."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
 
 
-def followed(grid, until_s, step_s=0.3):
-    meter = Meter([grid], clock=grid.clock, workers=grid.workers)
-    while grid.now_s + step_s < until_s:
-        grid.now_s += step_s
-        meter.look()
-    return meter
+def names(n):
+    return [f"pace, seed {i}" for i in range(n)]
 
 
 @pytest.mark.parametrize(
-    "grid",
+    ("workers", "n_runs", "finished_at", "now_s", "left_s"),
     [
-        Grid({"a": 20.0, "b": 20.0, "c": 20.0}, 8),
-        Grid({"cheap": 2.0, "dear": 40.0, "c": 10.0}, 8),
-        Grid({"a": 20.0, "b": 30.0, "c": 5.0, "d": 10.0}, 6, begin_s=8.0),
-        Grid({"a": 0.05, "b": 0.08}, 300),
-        Grid({"a": 100.0}, 2, begin_s=5.0, workers=4),
-        Grid({"a": 60.0, "b": 90.0, "c": 45.0}, 1, begin_s=20.0),
+        (1, 4, [10.0], 10.0, 30.0),
+        (1, 4, [10.0], 14.0, 26.0),  # it counts down
+        (1, 4, [10.0], 99.0, 0.0),
+        (2, 12, [60.0, 60.1], 60.1, 300.5),  # the first two of six pairs
+        (2, 12, [60.0], 60.0, 360.0),  # the other one of the pair is nearly there
+        (4, 2, [5.0], 5.0, 5.0),
+        (2, 6, [10.0, 10.0, 20.0], 20.0, 20.0),  # two pairs, and so two are left
     ],
-    ids=["alike", "unlike", "slow to begin", "tiny", "more workers than runs", "one seed"],
 )
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
-def test_the_time_left_is_right_within_a_factor_of_two_after_a_tenth(grid, share):
-    grid.now_s = 0.0
-    meter = followed(grid, grid.end_s * share)
-    work = sum(grid.run_file(*run).progress() * grid.costs[run[0]] for run in grid.runs())
-    if work < 0.1 * sum(grid.costs[label] for label, _ in grid.runs()):
-        meter = followed(grid, grid.end_s * 0.4)  # it was slow to begin
-    true_s = grid.end_s - grid.now_s
-    assert true_s / 2 <= meter.left_s() <= 2 * true_s, f"{meter.left_s()} s for {true_s} s"
+def test_the_time_left_by_hand(clock, workers, n_runs, finished_at, now_s, left_s):
+    meter = Meter("study", names(n_runs), 0, workers)
+    for run, end_s in zip(names(n_runs), finished_at, strict=False):
+        clock[0] = end_s
+        meter.finished(run)
+    clock[0] = now_s
+    assert meter.left_s() == pytest.approx(left_s)
 
 
-def test_a_line_says_what_is_played_how_much_is_done_and_how_long_the_rest_takes():
-    grid = Grid({"pace": 10.0, "random": 10.0}, 8, workers=1, first_seed=2)
-    meter = followed(grid, 25.2, step_s=1.0)
-    assert meter.text() == " 16% · pace · seed 3 (2 of 8) · 2 min 15 s left"
-    assert "study · pace" not in meter.text()
-    grid = Grid({"pace": 10.0, "random": 10.0}, 8, workers=2)
-    assert "pace · seed 1 (2 of 8) and 1 more" in followed(grid, 15.2, step_s=1.0).text()
+def test_a_line_says_what_is_finished_what_runs_and_how_long_the_rest_takes(clock):
+    meter = Meter("study", names(5), 3, 2)
+    assert str(meter) == "study · 3 of 8 runs · pace, seed 0 and 1 more"
+    clock[0] = 50.0
+    meter.finished("pace, seed 1")
+    assert str(meter) == "study · 4 of 8 runs · pace, seed 0 and 1 more · 1 min 40 s left"
+    for run in meter.left[:3]:
+        meter.finished(run)
+    assert str(meter) == "study · 7 of 8 runs · pace, seed 4 · 25 s left"
+    meter.finished("pace, seed 4")
+    assert str(meter) == "study · 8 of 8 runs"
 
 
-def test_what_was_there_before_tells_nothing_of_the_pace():
-    grid = Grid({"a": 10.0}, 10, workers=1)
-    grid.now_s = 50.0
-    meter = Meter([grid], clock=grid.clock)
-    assert (meter.done, meter.left_s()) == (5.0, None)
-    for _ in range(20):
-        grid.now_s += 0.5
-        meter.look()
-    assert meter.left_s() == pytest.approx(40.0)
+def test_without_a_terminal_there_is_a_plain_line_for_every_tenth(clock, capsys):
+    meter = Meter("study", names(40), 0, 1)
+    with shown(meter):
+        for run in names(40):
+            clock[0] += 1.0
+            meter.finished(run)
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert len(lines) == 9
+    assert lines[4] == "study · 20 of 40 runs · pace, seed 20 · 20 s left"
+    assert last == "40 runs in 40 s"
 
 
-def test_without_a_terminal_there_is_a_plain_line_for_every_tenth():
-    grid, stream = Grid({"a": 10.0}, 10, workers=1), io.StringIO()
-    meter, lines = Meter([grid], clock=grid.clock), Lines(stream)
-    while grid.now_s < grid.end_s:
-        grid.now_s += 0.5
-        meter.look()
-        lines.show(meter)
-    said = stream.getvalue().splitlines()
-    assert len(said) == 9
-    assert said[4] == "50% · a · seed 5 (6 of 10) · 50 s left"
-    assert not any("\r" in line for line in said)
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
-def test_on_a_terminal_one_line_is_written_over_itself(monkeypatch):
-    grid, stream = Grid({"a": 10.0, "b": 10.0}, 2, workers=1), io.StringIO()
-    monkeypatch.setenv("COLUMNS", "40")
-    meter, live = followed(grid, 15.0, step_s=1.0), Live(stream)
-    live.show(meter)
-    live.end("4 runs in 40 s")
-    first, second = stream.getvalue().split("\r")[1:]
-    assert first == meter.text()[:39], "cut to the width of the terminal"
-    assert second == f"{'4 runs in 40 s':<{len(first)}}\n"
+def test_on_a_terminal_one_line_is_drawn_and_removed(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    meter = Meter("[b]study", names(1), 0, 1)
+    with shown(meter):
+        meter.finished("pace, seed 0")
+    drawn = terminal.getvalue()
+    assert "[b]study · 1 of 1 runs" in drawn, "markup in names is text"
+    assert "\x1b[2K" in drawn, "the line is erased"
+    assert drawn.endswith("1 run in 1 s\n")
 
 
-def test_in_a_notebook_one_output_is_replaced():
-    shown = []
-
-    class Output:
-        def update(self, data, *, raw):
-            assert raw
-            shown[-1] = data["text/plain"]
-
-    def display(data, *, raw, display_id):
-        assert (raw, display_id) == (True, True)
-        shown.append(data["text/plain"])
-        return Output()
-
-    grid = Grid({"a": 10.0, "b": 10.0}, 2, workers=1)
-    cell, meter = Cell(display), followed(grid, 15.0, step_s=1.0)
-    cell.show(meter)
-    assert shown == [meter.text().strip()]
-    cell.end("4 runs in 40 s")
-    assert shown == ["4 runs in 40 s"]
+def test_in_a_notebook_without_widgets_there_are_plain_lines(monkeypatch, capsys):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    meter = Meter("study", names(2), 0, 1)
+    with shown(meter):
+        meter.finished("pace, seed 0")
+        meter.finished("pace, seed 1")
+    assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_nothing_is_said_where_nothing_is_missing(capsys):
-    grid = Grid({"a": 1.0}, 1)
-    grid.now_s = 5.0
-    with watch([grid]):
-        pass
+def test_nothing_is_shown_where_nothing_is_missing_or_asked_for(tmp_path, capsys):
+    run_scenario(parse(), tmp_path, jobs=1)
     assert capsys.readouterr() == ("", "")
+    run_scenario(parse(), tmp_path, jobs=1, progress=True)
+    assert capsys.readouterr() == ("", "")
+    run_scenario(parse(), tmp_path, jobs=1, seeds=3, progress=True)
+    assert "2 runs in " in capsys.readouterr().err
 
 
-def test_at_the_end_it_says_how_many_runs_there_were(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "PAUSE_S", 0.01)
-    with watch([Grid({"a": 1.0, "b": 1.0}, 2)]):
-        pass
-    assert capsys.readouterr().err == "4 runs in 1 s\n"
-    with pytest.raises(ZeroDivisionError), watch([Grid({"a": 1.0}, 1)]):
+def test_after_an_error_there_is_no_last_line(capsys):
+    with pytest.raises(ZeroDivisionError), shown(Meter("study", names(1), 0, 1)):
         1 / 0  # noqa: B018
     assert capsys.readouterr().err == ""

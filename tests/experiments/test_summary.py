@@ -64,8 +64,8 @@ def test_the_summary_by_hand(tmp_path):
     finished = run_scenario(parse(), tmp_path, jobs=1)
     made = summarise(open_results(finished.folder)).as_json()
     row = made["policies"]["bsfl"]
-    clock = [finished.run_file("bsfl", s).read()["clock_s"][-1] for s in range(2)]
-    base = [finished.run_file("plain", s).read()["clock_s"][-1] for s in range(2)]
+    clock = [finished.run("bsfl", s).records["clock_s"][-1] for s in range(2)]
+    base = [finished.run("plain", s).records["clock_s"][-1] for s in range(2)]
     assert row["total_time_s"]["mean"] == pytest.approx(np.mean(clock))
     assert row["round_speed_up"]["mean"] == pytest.approx(np.mean(np.divide(base, clock)))
     # two values: half width = 12.7062 * |a - b| / sqrt(2) / sqrt(2)
@@ -73,14 +73,14 @@ def test_the_summary_by_hand(tmp_path):
         np.mean(clock) + 12.7062047362 * abs(clock[0] - clock[1]) / 2
     )
     counts = [
-        np.bincount(finished.run_file("bsfl", s).read()["cohort"].ravel(), minlength=12)
+        np.bincount(finished.run("bsfl", s).records["cohort"].ravel(), minlength=12)
         for s in range(2)
     ]
     assert row["gini"]["mean"] == pytest.approx(np.mean([gini(c) for c in counts]))
     assert row["min_participation"]["mean"] == pytest.approx(
         np.mean([c.min() for c in counts]) / 7.5
     )
-    regret = [finished.run_file("bsfl", s).read()["regret"].sum() for s in range(2)]
+    regret = [finished.run("bsfl", s).records["regret"].sum() for s in range(2)]
     assert row["regret"]["mean"] == pytest.approx(np.mean(regret))
     assert made["theorem_1_bound"] > max(regret)
     json.dumps(made, allow_nan=False)

@@ -64,7 +64,7 @@ def test_markup_in_names_is_text(page):
 
 def test_learned_speeds_by_hand(results):
     fleet = results.scenario.fleet.build(0)
-    records = results.run_file("random", 0).read()
+    records = results.run("random", 0).records
     seen = [
         fleet.tau_min / min(fleet.latencies(int(r["round"]), 0.0)[5], fleet.tau_max)
         for r in records
@@ -95,7 +95,7 @@ def test_availability_by_the_clock_is_drawn_again_at_the_same_time(tmp_path):
     }
     scenario = parse_scenario(content, name="clock", file="clock.toml")
     results = run_scenario(scenario, tmp_path / "out", seeds=1, jobs=1)
-    records = results.run_file("random", 0).read()
+    records = results.run("random", 0).records
     n_asked, n_lost = np.sum(records["cohort"] >= 0), records["n_timeouts"].sum()
     assert 0 < n_lost < n_asked
     speeds = learned_speeds(results, "random", 0)

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
-from bsfl.experiments import Results, find_scenario, open_results, parse_scenario, run_scenario
+from bsfl.experiments import find_scenario, open_results, parse_scenario, run_scenario
 from bsfl.experiments.metrics import METRICS, at_equal_times, evaluated, find_target, time_to
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.experiments.summary import summarise
@@ -210,10 +210,6 @@ def test_the_genie_stays_away_from_drift():
     assert not lb.can_run("genie", find_scenario("drift"))
     assert lb.can_run("genie", find_scenario("flaky"))
     assert lb.can_run("bsfl", find_scenario("drift"))
-
-
-def test_results_without_timing_say_so(scenario, tmp_path):
-    assert Results(tmp_path, scenario, 1).selection_s("random") == []
 
 
 def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():

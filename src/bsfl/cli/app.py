@@ -150,8 +150,6 @@ def run(
     """
     with clear_errors():
         from bsfl.experiments.files import find_scenario, with_more_policies
-        from bsfl.experiments.progress import watch
-        from bsfl.experiments.results import Results
         from bsfl.experiments.runner import run_scenario
 
         if as_csv and as_json:
@@ -167,9 +165,8 @@ def run(
             from bsfl.report import scenario_report
 
             check_folder(folder, has_runs=True)
-        n_seeds = seeds or found.seeds
-        with on_cluster(backend), watch([Results(folder, found, n_seeds)], jobs=jobs):
-            results = run_scenario(found, folder, seeds=n_seeds, jobs=jobs)
+        with on_cluster(backend):
+            results = run_scenario(found, folder, seeds=seeds, jobs=jobs, progress=True)
         if as_csv or as_json:
             _print(results, as_csv=as_csv)
         else:

@@ -1,6 +1,5 @@
 """The commands that run a study."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -234,14 +233,12 @@ def _conduct(
     require(*cli.SIMULATOR, *cli.FIGURES)
     made = STUDIES.make(study, **settings)
     from bsfl.cli.reports import check_folder, steps, write_and_show
-    from bsfl.experiments.progress import watch
     from bsfl.studies.study import Effort
 
     folder = validation.folder(Path("results", out) if isinstance(out, str) else out)
     check_folder(folder, has_runs=study == "scenario")
-    shown = partial(watch, jobs=effort["jobs"])
     with on_cluster(backend):
-        report = made.play(folder, Effort(watch=shown, steps=steps, say=say, **effort))
+        report = made.play(folder, Effort(progress=True, steps=steps, say=say, **effort))
     write_and_show(report, folder)
 
 

@@ -35,7 +35,7 @@ Jobs = Annotated[
 ]
 Backend = Annotated[
     str | None,
-    typer.Option("--backend", help="A cluster that shares the folder, dask://host:port. [none]"),
+    typer.Option("--backend", help="A Dask cluster that runs it, dask://host:port. [none]"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Run a small version.")]
 
@@ -69,7 +69,8 @@ def clear_errors() -> Iterator[None]:
         file = getattr(error, "filename", None)
         say(f"error: {f'{file}: {reason(error)}' if file else error}", errors, style="red")
         raise typer.Exit(NO_DATA if isinstance(error, DataError) else BAD_INPUT) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         command = shlex.join(["bsfl", *sys.argv[1:]])
-        say(f"\nstopped; finished work is kept. To resume: {command}", errors, highlight=True)
+        advice = str(stop) or f"stopped; finished work is kept. To resume: {command}"
+        say(f"\n{advice}", errors, highlight=True)
         raise typer.Exit(STOPPED) from None

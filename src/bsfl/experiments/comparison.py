@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from bsfl.experiments.files import find_scenario, of_length
 from bsfl.experiments.given import GivenClients, GivenTask, described, described_fleet, policy_entry
 from bsfl.experiments.headline import headline
 from bsfl.experiments.parse import check_label, parse_scenario
-from bsfl.experiments.progress import watch
 from bsfl.experiments.results import Results
 from bsfl.experiments.round_spec import SynchronousRounds
 from bsfl.experiments.runner import run_scenario
@@ -100,13 +98,12 @@ def compare(
     else:
         kept, is_temporary = Path(folder).expanduser(), False
     try:
-        shown = watch([Results(kept, scenario, seeds)], jobs=jobs) if progress else nullcontext()
-        with shown:
-            results = run_scenario(scenario, kept, seeds=seeds, jobs=jobs)
-        found = Comparison(results)
-    except BaseException:
+        found = Comparison(run_scenario(scenario, kept, seeds=seeds, jobs=jobs, progress=progress))
+    except BaseException as error:
         if is_temporary:
             shutil.rmtree(kept, ignore_errors=True)
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt("interrupted; folder= keeps finished runs") from None
         raise
     if is_temporary:
         weakref.finalize(found, shutil.rmtree, kept, ignore_errors=True)

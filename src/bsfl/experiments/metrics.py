@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.estimators.fairness import capped_shares, gini, participation
-from bsfl.experiments.results import Results, took_part
-from bsfl.experiments.run_file import Records
+from bsfl.experiments.results import Records, Results, took_part
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.simulation.regret import growth_exponent

@@ -1,80 +1,143 @@
-"""Results on disk: a manifest, and the files of every run.
+"""Results on disk: a manifest, and one file for every finished run.
 
-DIR/manifest.json                    the scenario, versions and the layout of a record
-DIR/runs/<policy>/seed-0003.records  one record per round
-DIR/runs/<policy>/seed-0003.seconds  how long selecting and observing took in a round
-DIR/runs/<policy>/seed-0003.json     of a finished run: checksums and versions
-DIR/runs/<policy>/seed-0003.model    checkpoint of a run that trains, until it is finished
+DIR/manifest.json                the scenario, seeds, versions, and checksums
+DIR/runs/<policy>/seed-0003.run  records, timing and versions of a run, with a checksum
+
+A file is written in one step when its run is finished. There is no part of a run on disk: a run is
+finished, or it is run again.
 """
 
+import hashlib
 import json
-from collections.abc import Sequence
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import bsfl
 from bsfl import validation
-from bsfl.errors import InvalidInput
-from bsfl.experiments import checksummed
-from bsfl.experiments.files import digests
+from bsfl.errors import InvalidInput, NewerFormat, StateFileError
+from bsfl.experiments.files import digests, own_files
+from bsfl.experiments.given import OBJECT
 from bsfl.experiments.parse import parse_scenario
-from bsfl.experiments.run_file import PLACES, Records, RunFile, Versions, versions_now
 from bsfl.experiments.scenario import Scenario
 from bsfl.extras import data_frame
+from bsfl.persistence import lock, replace_file, statefile
+from bsfl.policies import POLICIES
 from bsfl.rounds import BufferPlan
-from bsfl.types import FloatArray, IntArray
+from bsfl.types import FloatArray, IntArray, RoundRecord
 
-MANIFEST_ADVICE = "choose another folder, or delete it and run the same scenario again"
+FORMAT = statefile.FORMAT
+"""Format of the files of runs, which the manifest names: in them it may be a flipped bit."""
+PLACES = ("cohort", "kept")
+"""Columns of clients; empty places are -1."""
+MEASURED = ("selection_s", "versions", "ids")
+"""What a file holds of a run beside its records."""
+
+Records = npt.NDArray[np.void]
+"""One row per round."""
+Versions = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One policy with one seed, from the first round to the last.
+
+    Attributes:
+        records: One row per round.
+        selection_s: Wall-clock seconds of selecting and observing in a round; None: not measured.
+        versions: Versions of all packages that the numbers depend on.
+        ids: Names of the clients; None: they have numbers.
+    """
+
+    records: Records
+    selection_s: float | None
+    versions: Versions
+    ids: list[str] | None
 
 
 class Results:
-    """All runs of one scenario in a folder; those of an earlier version have no checksums."""
+    """All runs of one scenario in a folder."""
 
-    def __init__(
-        self, folder: Path, scenario: Scenario, seeds: int, *, is_older: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, scenario: Scenario, seeds: int) -> None:
         validation.folder(folder)
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
-        self.is_older = is_older
-        self.dtype = record_dtype(scenario)
-        self._records: dict[str, list[Records]] = {}
-
-    def run_file(self, label: str, index: int) -> RunFile:
-        """Return the file of one run, finished or not; `index` is that of its seed, from 0."""
-        path = self.folder / "runs" / label / f"seed-{index:04d}.records"
-        return RunFile(path, self.scenario, self.dtype, is_older=self.is_older)
-
-    def progress(self) -> float:
-        """Return how many runs are on disk, fractions included."""
-        return sum(self.run_file(*run).progress() for run in self.runs())
+        self._source = _plain(scenario)
+        self._runs: dict[tuple[str, int], Run] = {}
 
     def runs(self) -> list[tuple[str, int]]:
         """Return (policy label, index of the seed) of every run."""
         return [(label, i) for i in range(self.seeds) for label in self.scenario.policies]
 
+    def path(self, label: str, index: int) -> Path:
+        """Return the file of one run, finished or not; `index` is that of its seed, from 0."""
+        return self.folder / "runs" / label / f"seed-{index:04d}.run"
+
+    def run(self, label: str, index: int) -> Run:
+        """Return one finished run, which is read once."""
+        if (label, index) in self._runs:
+            return self._runs[label, index]
+        path = self.path(label, index)
+        if not path.exists():
+            raise InvalidInput(f"{path} is missing: it is not finished; run the scenario again")
+        again = "run the scenario again to replace it"
+        try:
+            header, columns = statefile.read(path)
+        except StateFileError as error:
+            raise InvalidInput(f"{path} is damaged; {again}") from error
+        if header.get("run") != self._key(label, index):
+            raise InvalidInput(f"{path} is of another run; {again}")
+        layout = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
+        records = np.empty(len(columns["round"]), layout)
+        for name, column in columns.items():
+            records[name] = column
+        run = Run(records=records, **{key: header[key] for key in MEASURED})
+        self._runs[label, index] = run
+        return run
+
     def missing(self) -> list[tuple[str, int]]:
-        """Return the runs that are not finished."""
-        return [run for run in self.runs() if not self.run_file(*run).is_finished()]
+        """Return the runs that are not finished, or whose file is damaged."""
+        missing = []
+        for label, index in self.runs():
+            try:
+                self.run(label, index)
+            except InvalidInput:
+                missing.append((label, index))
+        return missing
+
+    def write(self, label: str, index: int, run: Run) -> None:
+        """Write a finished run in one step."""
+        header = {key: getattr(run, key) for key in MEASURED} | {"run": self._key(label, index)}
+        path = self.path(label, index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        names = run.records.dtype.names or ()
+        statefile.write(path, header, {name: run.records[name] for name in names})
+        self._runs[label, index] = run
+
+    def _key(self, label: str, index: int) -> dict[str, Any]:
+        """Return what a run is of, so that its file is not taken for that of another one."""
+        conditions = [_common(self._source), _policies(self._source)[f"policies.{label}"]]
+        seed = self.scenario.first_seed + index
+        return {"policy": label, "seed": seed, "scenario": _checksum(conditions)}
 
     def records(self, label: str) -> list[Records]:
         """Return the records of a policy, seed by seed; runs may differ in length."""
-        if label not in self._records:
-            files = [self.run_file(label, index) for index in range(self.seeds)]
-            self._records[label] = [file.read() for file in files]
-        return self._records[label]
+        return [self.run(label, index).records for index in range(self.seeds)]
 
     def selection_s(self, label: str) -> list[float]:
         """Return the seconds of selecting and observing in a round, where they were measured."""
-        measured = (self.run_file(label, index).selection_s() for index in range(self.seeds))
+        measured = (self.run(label, index).selection_s for index in range(self.seeds))
         return [seconds for seconds in measured if seconds is not None]
 
     def versions(self) -> list[Versions]:
         """Return the versions that the runs were finished with, each once."""
-        first: Versions = read_manifest(self.folder)["versions"]
-        finished = (self.run_file(*run).checksums() for run in self.runs())
-        found = [one["versions"] if one else first for one in finished]
+        found = [self.run(*one).versions for one in self.runs()]
         return [one for i, one in enumerate(found) if one not in found[:i]]
 
     def column(self, label: str, name: str) -> npt.NDArray[Any]:
@@ -92,79 +155,80 @@ class Results:
         `cohort` (the invited clients) and `kept` (those whose responses entered the model) are
         lists of clients, by their names if they have any.
         """
-        columns: dict[str, list[Any]] = {name: [] for name in ("policy", "seed")}
-        names = self.dtype.names or ()
-        columns |= {name: [] for name in names}
-        ids = [self.scenario.build_fleet(index).ids for index in range(self.seeds)]
+        columns: dict[str, list[Any]] = {"policy": [], "seed": []}
         for label, index in self.runs():
-            records = self.records(label)[index]
-            seed = self.scenario.first_seed + index
-            for name, value in (("policy", label), ("seed", seed)):
-                columns[name] += [value] * len(records)
-            for name in names:
-                values = records[name].tolist()
-                is_clients = name in PLACES
-                columns[name] += (
-                    [_clients(row, ids[index]) for row in values] if is_clients else values
-                )
+            run = self.run(label, index)
+            columns["policy"] += [label] * len(run.records)
+            columns["seed"] += [self.scenario.first_seed + index] * len(run.records)
+            for name in run.records.dtype.names or ():
+                values = run.records[name].tolist()
+                if name in PLACES:
+                    values = [[client for client in row if client >= 0] for row in values]
+                    if run.ids is not None:
+                        values = [[run.ids[client] for client in row] for row in values]
+                columns.setdefault(name, []).extend(values)
         return data_frame(columns)
 
     def write_manifest(self) -> None:
         """Write the manifest, or check that the folder holds results of the same scenario.
 
-        The versions are those of the first run. Later ones that finish further runs are added, and
-        runs that an earlier version of bsfl finished get their checksums.
+        A folder may gain policies and seeds; its versions are those of the first run.
         """
-        manifest: dict[str, Any] = {
+        manifest = {
+            "format": FORMAT,
             "name": self.scenario.name,
             "seeds": self.seeds,
-            "scenario": self.scenario.source,
-            "record": json.loads(json.dumps(self.dtype.descr)),
+            "scenario": self._source,
             "versions": versions_now(self.scenario),
-            "files": digests(self.scenario.source),
+            "files": digests(self._source),
         }
-        if (self.folder / "manifest.json").exists():
-            known = read_manifest(self.folder)
-            scenario = self._continued(known, manifest)
-            since: list[Versions] = known.get("versions_since", [])
-            if manifest["versions"] not in [known["versions"], *since] and self.missing():
-                since = [*since, manifest["versions"]]
-            manifest["files"] = known.get("files", {}) | manifest["files"]
-            seeds = max(self.seeds, known["seeds"])
-            manifest |= {"seeds": seeds, "scenario": scenario, "versions": known["versions"]}
-            manifest |= {"versions_since": since} if since else {}
-            if known["format"] < checksummed.FORMAT:
-                self._finalise_older(known)
-        checksummed.write(self.folder / "manifest.json", manifest)
+        path = self.folder / "manifest.json"
+        with alone_in(self.folder):
+            if path.exists():
+                known = read_manifest(self.folder)
+                self._check_same(known, manifest)
+                policies = known["scenario"]["policies"] | self._source["policies"]
+                manifest |= {
+                    "seeds": max(self.seeds, known["seeds"]),
+                    "scenario": {**self._source, "policies": policies},
+                    "versions": known["versions"],
+                    "files": known["files"] | manifest["files"],
+                }
+            write_checked(path, manifest)
 
-    def _continued(self, known: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
-        """Return the scenario of a folder that is continued, with its policies and the new ones."""
-        then, now = known["scenario"], self.scenario.source
-        old, new = then["policies"], now["policies"]
-        changed = [key for key in then | now if key != "policies" and then.get(key) != now.get(key)]
-        changed += [
-            f"policies.{label}"
-            for label in new
-            if label in old and {"policy": label, **old[label]} != {"policy": label, **new[label]}
-        ]
-        files = known.get("files", {})
-        changed += [name for name, d in manifest["files"].items() if files.get(name, d) != d]
-        changed += ["the layout of a record"] * (known["record"] != manifest["record"])
+    def _check_same(self, known: dict[str, Any], manifest: dict[str, Any]) -> None:
+        """Check that finished runs in the folder would come out the same now."""
+        then, now = _common(known["scenario"]), _common(manifest["scenario"])
+        changed = [key for key in then | now if then.get(key) != now.get(key)]
+        then = _policies(known["scenario"]) | known["files"]
+        now = _policies(manifest["scenario"]) | manifest["files"]
+        changed += [key for key in now if now[key] != then.get(key, now[key])]
         if changed:
             raise InvalidInput(
                 f"{self.folder} holds results of another {known['name']!r} "
                 f"(it differs in {', '.join(changed)}); choose another folder with --out FOLDER "
                 "(folder= of compare), or delete this one"
             )
-        return {**now, "policies": old | new}  # a folder may gain policies
 
-    def _finalise_older(self, known: dict[str, Any]) -> None:
-        """Finalise runs of an earlier version, with the versions of its manifest."""
-        for label in known["scenario"]["policies"]:
-            for index in range(known["seeds"]):
-                run = self.run_file(label, index)
-                if run.progress() == 1 and run.checksums() is None:
-                    run.finalise(known["versions"])
+
+def _common(source: dict[str, Any]) -> dict[str, Any]:
+    """Return what all runs of a scenario depend on; title and number of seeds change none."""
+    return {k: v for k, v in source.items() if k not in ("title", "seeds", "policies")}
+
+
+def _policies(source: dict[str, Any]) -> dict[str, Any]:
+    """Return the policies of a scenario, each with its name."""
+    policies = source["policies"].items()
+    return {f"policies.{label}": {"policy": label, **table} for label, table in policies}
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder; others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        lock(file)
+        yield
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -172,37 +236,60 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     if not path.is_file():
         raise InvalidInput(f"{folder} holds no results (there is no manifest.json)")
-    manifest = checksummed.read(path, advice=MANIFEST_ADVICE)
-    kinds = {"name": str, "seeds": int, "scenario": dict, "versions": dict, "record": list}
-    if not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
-        raise InvalidInput(f"{path} is damaged; {MANIFEST_ADVICE}")
+    manifest = read_checked(path)
+    if manifest is None:
+        raise InvalidInput(
+            f"{path} is damaged; delete it and run the same scenario again, which keeps its runs"
+        )
+    if manifest["format"] > FORMAT:
+        raise NewerFormat(f"{path} was written by a later release; upgrade bsfl to open it")
     return manifest
 
 
+def write_checked(path: Path, content: dict[str, Any]) -> None:
+    """Write plain data as JSON with a checksum, in one step."""
+    text = json.dumps({**content, "sha256": _checksum(content)}, indent=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, f"{text}\n".encode())
+
+
+def read_checked(path: Path) -> dict[str, Any] | None:
+    """Return what `write_checked` wrote; None: the file is damaged."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        return content if content.pop("sha256") == _checksum(content) else None
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        return None
+
+
 def open_results(folder: str | Path) -> Results:
-    """Return the results in a folder."""
+    """Return the results in a folder; no file that the scenario names as a policy is imported."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    place = str(folder / "manifest.json")
-    scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)
-    seeds = validation.natural(f"{place}: seeds", manifest["seeds"])
-    results = Results(folder, scenario, seeds, is_older=manifest["format"] < checksummed.FORMAT)
-    try:
-        fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
-        results.dtype = np.dtype(fields)  # as it was written, perhaps by an older bsfl
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{place} is damaged; {MANIFEST_ADVICE}") from None
-    return results
+    source, place = manifest["scenario"], str(folder / "manifest.json")
+    known, policies = {}, {}
+    for label, table in source["policies"].items():
+        name = table.get(OBJECT) or table.get("policy", label)
+        policies[label] = name, {key: value for key, value in table.items() if key != "policy"}
+        if name in POLICIES.known and not any(own_files(table)):
+            known[label] = table
+    # a custom policy is only a name here: its runs are read, not repeated
+    content = {**source, "policies": known or {"random": {}}}
+    scenario = parse_scenario(content, name=manifest["name"], file=place)
+    policies |= {label: scenario.policies[label] for label in known}
+    return Results(folder, replace(scenario, policies=policies, source=source), manifest["seeds"])
 
 
-def older_results(folder: Path) -> bool:
-    """Return whether an earlier bsfl wrote the results in a folder, without checksums."""
-    is_there = (folder / "manifest.json").is_file()
-    return is_there and bool(read_manifest(folder)["format"] < checksummed.FORMAT)
+def versions_now(scenario: Scenario) -> Versions:
+    """Return the versions of all that the numbers of a scenario depend on."""
+    packages = ("numpy", *(scenario.learning.packages if scenario.learning else ()))
+    return {"bsfl": bsfl.__version__, "python": platform.python_version()} | {
+        package: metadata.version(package) for package in packages
+    }
 
 
-def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
-    """Return the layout of one round on disk; empty places of a cohort are -1."""
+def as_records(rounds: Iterable[RoundRecord], scenario: Scenario) -> Records:
+    """Return the rounds of a run as columns of fixed size."""
     counts = [(name, "<u4") for name in ("round", "n_available", "n_timeouts")]
     numbers = ["duration_s", "clock_s", "regret"]
     if scenario.learning:
@@ -210,18 +297,32 @@ def record_dtype(scenario: Scenario) -> np.dtype[np.void]:
     plan = scenario.plan
     n = plan.buffer if isinstance(plan, BufferPlan) else plan.max_invited
     n_kept = n if isinstance(plan, BufferPlan) or plan.late == "drop" else 2 * n
-    places = [("cohort", "<i4", (n,)), ("kept", "<i4", (n_kept,))]
-    return np.dtype([*counts, *((name, "<f8") for name in numbers), *places])
+    places = {"cohort": n, "kept": n_kept}
+    columns = [*counts, *((name, "<f8") for name in numbers)]
+    layout = np.dtype([*columns, *((name, "<i4", (n,)) for name, n in places.items())])
 
+    def row(record: RoundRecord) -> tuple[Any, ...]:
+        values = [getattr(record, name) for name, *_ in columns]
+        filled = [np.nan if value is None else value for value in values]
+        for name, n in places.items():
+            clients = getattr(record, name)
+            filled.append((*clients, *[-1] * (n - len(clients))))
+        return tuple(filled)
 
-def _clients(places: Sequence[int], ids: Sequence[str] | None) -> list[int] | list[str]:
-    """Return the clients in a row of places, of which some may be empty."""
-    clients = [client for client in places if client >= 0]
-    return clients if ids is None else [ids[client] for client in clients]
+    return np.fromiter(map(row, rounds), layout)
 
 
 def took_part(records: Records) -> IntArray:
     """Return the clients whose responses entered the model, [round, place]; empty places are -1."""
-    named: tuple[str, ...] = records.dtype.names or ()
-    found: IntArray = records["kept" if "kept" in named else "cohort"]  # 0.1.0 kept everyone
-    return found
+    kept: IntArray = records["kept"]
+    return kept
+
+
+def _plain(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario as plain data, as it is when it has been written and read."""
+    source: dict[str, Any] = json.loads(json.dumps(scenario.source))
+    return source
+
+
+def _checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,27 +1,29 @@
-"""Runs policies x seeds, in parallel and resumable."""
+"""Runs policies x seeds, in parallel; what is finished is kept."""
 
+import logging
 import os
 import platform
 import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from bsfl.errors import InvalidInput
-from bsfl.experiments.checkpoint import Checkpointed
-from bsfl.experiments.learning_spec import LearningSpec
-from bsfl.experiments.results import Results, older_results
-from bsfl.experiments.run_file import alone_in
+from bsfl.errors import InvalidInput, WorkerDied
+from bsfl.experiments.progress import Meter, shown
+from bsfl.experiments.results import Results, Run, as_records, versions_now
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.toml_tables import at
-from bsfl.extras import in_parallel, optional_module
+from bsfl.extras import as_they_come, optional_module
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policy import Policy, PolicyWrapper, Selection
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.simulate import simulate
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundRecord, RoundReport, State
+
+_LOG = logging.getLogger("bsfl")
 
 XLA_THREADS = "PJRT_NPROC"
 """Environment variable that says how many threads XLA has in a process, read when JAX starts."""
@@ -31,33 +33,71 @@ XLA_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 
 
 def run_scenario(
-    scenario: Scenario, folder: str | Path, *, seeds: int | None = None, jobs: int = -1
+    scenario: Scenario,
+    folder: str | Path,
+    *,
+    seeds: int | None = None,
+    jobs: int = -1,
+    progress: bool = False,
 ) -> Results:
     """Run what is missing in the folder and return all results.
+
+    Every run is written when it is finished, by this process. After Ctrl-C, or if a worker was
+    killed, the same call runs the rest.
 
     Args:
         scenario: What to run.
         folder: Where results are, or will be.
         seeds: Number of seeds; None: as the scenario says.
-        jobs: Processes of joblib; -1: one per core. joblib.parallel_config moves the work to
-            another backend, such as a Ray or Dask cluster that shares the folder.
+        jobs: Processes of joblib; -1: one per core. Within joblib.parallel_config, the workers of
+            another backend, such as a Dask or Ray cluster; they need not see the folder.
+        progress: Whether to show progress.
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
-    folder = Path(folder).absolute()  # workers of a cluster may start elsewhere
     n_seeds = scenario.seeds if seeds is None else seeds
-    results = Results(folder, scenario, n_seeds, is_older=older_results(folder))
+    results = Results(Path(folder).absolute(), scenario, n_seeds)
     missing = results.missing()
     workers = xla_threads()
     if scenario.learning and "jax" in scenario.learning.packages:
         keep_programs(workers)
     if missing:
         dry_run(scenario)
-    with alone_in(folder):
-        results.write_manifest()
-    results.is_older = False  # now every run has checksums
-    in_parallel(run_one, [(results, *run, workers, os.getpid()) for run in missing], jobs=jobs)
+    results.write_manifest()
+    for path in (results.path(*run) for run in missing):
+        if path.exists():
+            _LOG.warning("%s is damaged; it is run again", path)
+    if missing:
+        complete(results, missing, workers, jobs, progress=progress)
     return results
+
+
+def complete(
+    results: Results, missing: list[tuple[str, int]], workers: int, jobs: int, *, progress: bool
+) -> None:
+    """Run what is missing and write each run when it is finished."""
+    scenario = results.scenario
+    names = [f"{label}, seed {scenario.first_seed + index}" for label, index in missing]
+    n_workers = optional_module("joblib").effective_n_jobs(jobs)
+    meter = Meter(scenario.name, names, len(results.runs()) - len(missing), n_workers)
+    calls = [(scenario, *run, workers, os.getpid()) for run in missing]
+    try:
+        with (
+            shown(meter) if progress else nullcontext(),
+            closing(as_they_come(run_one, calls, jobs=jobs)) as finished,
+        ):
+            for i, run in finished:
+                results.write(*missing[i], run)
+                meter.finished(names[i])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted: {meter.so_far()} are in {results.folder}; the same command resumes"
+        ) from None
+    except WorkerDied as error:
+        raise WorkerDied(
+            f"{error}; {meter.so_far()} are in {results.folder}, without {'; '.join(meter.left)}. "
+            "The same command resumes"
+        ) from error
 
 
 def xla_threads() -> int:
@@ -131,29 +171,29 @@ class Untrained:
         return Evaluation(loss=1.0)
 
 
-def run_one(results: Results, label: str, index: int, workers: int, parent: int) -> None:
-    """Run one policy with one seed and write its records.
+def run_one(scenario: Scenario, label: str, index: int, workers: int, parent: int) -> Run:
+    """Return one policy with one seed, from the first round to the last.
 
-    An interrupted run starts again from its first round, without the training that is on disk
-    already, and only what is missing is written. `workers` clients train at the same time, on as
-    many threads of XLA; a child of the process `parent` stops when the parent is gone.
+    `workers` clients train at the same time, on as many threads of XLA; a child of the process
+    `parent` stops when the parent is gone.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and os.getppid() == parent:  # Ctrl-C reaches all: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[XLA_THREADS] = str(workers)
-    scenario = results.scenario
-    run_file = results.run_file(label, index)
     fleet = scenario.build_fleet(index)
     training = scenario.training(index, workers=workers)
-    if training and isinstance(scenario.learning, LearningSpec):  # others may look like anything
-        training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}
-    records = play(scenario, policy, fleet, index, **parts)
+    rounds = play(scenario, policy, fleet, index, **parts)
     with at(f"{scenario.name} [policies.{label}], seed {scenario.first_seed + index}"):
-        run_file.append(while_alive(parent, records), policy.mean_s)
-    run_file.checkpoint.unlink(missing_ok=True)
+        records = as_records(while_alive(parent, rounds), scenario)
+    return Run(
+        records=records,
+        selection_s=policy.mean_s(),
+        versions=versions_now(scenario),
+        ids=None if fleet.ids is None else list(fleet.ids),
+    )
 
 
 class Timed(PolicyWrapper):

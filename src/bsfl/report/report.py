@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bsfl import frame
-from bsfl.experiments.run_file import alone_in
+from bsfl.experiments.results import alone_in
 from bsfl.experiments.tables import Table, number
 from bsfl.extras import optional_imports
 from bsfl.frame import Cell, Markup, asset, page, text

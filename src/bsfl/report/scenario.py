@@ -222,7 +222,7 @@ def heat_plot(results: Results) -> Plot:
 
 def heat_panel(results: Results, label: str) -> Panel:
     """Return which clients took part when under a policy."""
-    cohorts = took_part(results.run_file(label, 0).read())
+    cohorts = took_part(results.records(label)[0])
     n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
     turns = rounds * results.scenario.cohort_size // n_clients
     edges = np.linspace(0, rounds, max(1, min(N_BLOCKS, turns)) + 1).astype(int)
@@ -275,7 +275,7 @@ class LearnedSpeeds:
 def learned_speeds(results: Results, label: str, index: int) -> LearnedSpeeds:
     """Return the speeds that a run showed; latencies are drawn again, so nothing is stored."""
     fleet = results.scenario.build_fleet(index)
-    records = results.run_file(label, index).read()
+    records = results.records(label)[index]
     total, squares = np.zeros((2, fleet.n_clients))
     count = participation(records["cohort"], fleet.n_clients)
     started_s = np.append(0.0, records["clock_s"][:-1])  # a round starts when the one before ends

@@ -17,11 +17,10 @@ import numpy as np
 from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
-from bsfl.experiments import checksummed
 from bsfl.experiments.files import find_scenario
 from bsfl.experiments.learning_spec import LINEAR
 from bsfl.experiments.metrics import at_the_end, find_target, time_to
-from bsfl.experiments.results import Results
+from bsfl.experiments.results import Results, read_checked, write_checked
 from bsfl.experiments.runner import play
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.summary import Summary, summarise
@@ -264,7 +263,8 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
     path = folder / "front.json"
     able = {label: front for label, front in FRONTS.items() if can_run(front[0], scenario)}
     inputs = {"seeds": seeds, "alphas": list(FRONT_ALPHAS), "fronts": json.loads(json.dumps(able))}
-    if (known := _known_fronts(path)) and {**inputs, "points": known["points"]} == known:
+    known = read_checked(path) if path.is_file() else None
+    if known and {**inputs, "points": known["points"]} == known:
         points: list[Settings] = known["points"]
         return points
     choices = [(label, alpha) for label in able for alpha in FRONT_ALPHAS]
@@ -276,17 +276,8 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
         {"front": label, "alpha": alpha, "mean_round_s": round_s, "gini": uneven}
         for (label, alpha), (round_s, uneven) in zip(choices, found.mean(1).tolist(), strict=True)
     ]
-    checksummed.write(path, {**inputs, "points": points})
+    write_checked(path, {**inputs, "points": points})
     return points
-
-
-def _known_fronts(path: Path) -> Settings | None:
-    """Return the stored fronts; None: there are none, or they are damaged and are recomputed."""
-    try:
-        known = checksummed.read(path, advice="it is recomputed")
-    except (OSError, InvalidInput):
-        return None
-    return known if known.pop("format") == checksummed.FORMAT else None
 
 
 def _run_untrained(scenario: Scenario, label: str, index: int) -> tuple[float, float]:

@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.estimators.fairness import gini, participation
-from bsfl.experiments.results import took_part
-from bsfl.experiments.run_file import Records
+from bsfl.experiments.results import Records, took_part
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.frame import Better

@@ -31,7 +31,7 @@ class Effort:
         seeds: Number of seeds; None: from each scenario.
         quick: Whether to run a small version.
         jobs: Number of processes; -1: one per core.
-        watch: Shows the progress of results while they are computed.
+        progress: Whether to show the progress of runs.
         steps: Shows the progress of a number of steps under a title; yields the function to call
             after each step.
         say: Prints a line immediately.
@@ -40,7 +40,7 @@ class Effort:
     seeds: int | None = None
     quick: bool = False
     jobs: int = -1
-    watch: Callable[[Sequence[Results]], AbstractContextManager[None]] = lambda _: nullcontext()
+    progress: bool = False
     steps: Steps = lambda *_: nullcontext(lambda: None)
     say: Callable[[str], None] = lambda _: None
 
@@ -49,16 +49,13 @@ class Effort:
 
     def run(self, scenario: Scenario, folder: Path) -> Results:
         """Complete the runs of a scenario in a folder and return the results."""
-        return self.run_all({folder: scenario})[0]
+        return run_scenario(
+            scenario, folder, seeds=self.seeds, jobs=self.jobs, progress=self.progress
+        )
 
     def run_all(self, scenarios: Mapping[Path, Scenario]) -> list[Results]:
         """Complete the runs of scenarios, each in its folder, and return the results."""
-        grids = [Results(at, one, self.seeds or one.seeds) for at, one in scenarios.items()]
-        with self.watch(grids):
-            return [
-                run_scenario(one.scenario, one.folder, seeds=one.seeds, jobs=self.jobs)
-                for one in grids
-            ]
+        return [self.run(scenario, folder) for folder, scenario in scenarios.items()]
 
 
 class Study(Protocol):

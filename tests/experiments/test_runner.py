@@ -1,7 +1,6 @@
-"""Runs on disk: resumed, compared byte by byte, summarised."""
+"""Runs of policies x seeds: parallel, interrupted, resumed, each written when it is finished."""
 
-import io
-import json
+import errno
 import os
 import signal
 import subprocess
@@ -11,21 +10,20 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from bsfl.cli.reports import drawn
-from bsfl.errors import InvalidInput
-from bsfl.experiments import Results, checksummed, open_results, read_manifest, run_scenario, runner
+from bsfl.errors import InvalidInput, WorkerDied
+from bsfl.experiments import open_results, read_manifest, run_scenario, runner
+from bsfl.experiments.results import write_checked
 from bsfl.experiments.summary import summarise
-from bsfl.experiments.tables import summary_table
-from bsfl.report import scenario_report
+from bsfl.persistence import atomic
 from bsfl.simulation import simulate
 from small_scenario import SMALL, parse
 
 
 def contents(folder):
-    files = [*sorted(folder.rglob("*.records")), folder / "manifest.json"]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+    """Return all records in a folder: equal ones have equal bytes."""
+    results = open_results(folder)
+    return {run: results.run(*run).records.tobytes() for run in results.runs()}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +32,13 @@ def finished(tmp_path_factory):
     return run_scenario(parse(), folder, jobs=1)
 
 
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*.run")}
+
+
 def test_records_hold_what_the_simulation_said(finished):
     scenario = finished.scenario
-    fleet = scenario.fleet.build(1)
+    fleet = scenario.build_fleet(1)
     records = list(
         simulate(
             scenario.policy("bsfl", fleet),
@@ -47,7 +49,7 @@ def test_records_hold_what_the_simulation_said(finished):
             objective=scenario.objective,
         )
     )
-    stored = finished.run_file("bsfl", 1).read()
+    stored = finished.run("bsfl", 1).records
     for name in ("round", "n_available", "n_timeouts", "duration_s", "clock_s", "regret"):
         assert stored[name].tolist() == [getattr(r, name) for r in records]
     assert [tuple(c) for c in stored["cohort"].tolist()] == [r.cohort for r in records]
@@ -74,27 +76,14 @@ def test_who_fails_is_named(tmp_path, monkeypatch):
 
 
 def test_finished_runs_are_not_computed_again(finished, monkeypatch):
-    before = contents(finished.folder)
+    before = files(finished.folder)
 
     def refuse(*args):
         raise AssertionError("nothing should run")
 
     monkeypatch.setattr(runner, "run_one", refuse)
     run_scenario(parse(), finished.folder, jobs=1)
-    assert contents(finished.folder) == before
-
-
-@pytest.mark.parametrize("cut", [0, 1, 7, 100])
-def test_a_run_cut_anywhere_is_completed_to_the_same_bytes(finished, tmp_path, cut):
-    results = Results(tmp_path, parse(), 2)
-    results.write_manifest()
-    for label, seed in results.runs():
-        whole = finished.run_file(label, seed).path.read_bytes()
-        path = results.run_file(label, seed).path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(whole[: len(whole) - cut * (seed + 1)])
-    run_scenario(parse(), tmp_path, jobs=1)
-    assert contents(tmp_path) == contents(finished.folder)
+    assert files(finished.folder) == before
 
 
 @pytest.mark.slow
@@ -109,28 +98,11 @@ def test_more_seeds_extend_a_folder(finished, tmp_path):
     assert contents(tmp_path) == contents(finished.folder)
 
 
-def test_another_scenario_is_kept_out(finished):
-    with pytest.raises(
-        InvalidInput,
-        match=r"holds results of another 'study' \(it differs in rounds\); choose another folder "
-        r"with --out FOLDER \(folder= of compare\), or delete this one",
-    ):
-        run_scenario(parse(rounds=31), finished.folder, jobs=1)
-
-
 def test_a_split_that_cannot_be_dealt_is_named_with_its_table(tmp_path):
     split = {"kind": "dirichlet", "alpha": -1.0}
     learning = {"dataset": "fashion-mnist-small", "split": split}
     with pytest.raises(InvalidInput, match=r"study: \[learning\.split\]: alpha must be a finite"):
         run_scenario(parse(learning=learning), tmp_path, jobs=1)
-
-
-def test_a_policy_under_its_own_name_may_be_named_or_not(tmp_path):
-    run_scenario(parse(policies__random={}), tmp_path, seeds=1, jobs=1)
-    named = parse(policies__random={"policy": "random"})
-    assert run_scenario(named, tmp_path, seeds=1, jobs=1).missing() == []
-    with pytest.raises(InvalidInput, match=r"differs in policies\.random"):
-        run_scenario(parse(policies__random={"policy": "age"}), tmp_path, seeds=1, jobs=1)
 
 
 @pytest.mark.parametrize("name", ["taken", "taken/inside"])
@@ -140,35 +112,85 @@ def test_a_file_is_no_folder_for_results(tmp_path, name):
         run_scenario(parse(), tmp_path / name, jobs=1)
 
 
-def test_a_folder_without_results(tmp_path):
-    with pytest.raises(InvalidInput, match=r"holds no results \(there is no manifest\.json\)"):
-        open_results(tmp_path)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupted_call_says_how_to_resume(finished, tmp_path, monkeypatch, jobs):
+    write = runner.Results.write
+
+    def interrupted(self, label, index, run):
+        if len(list(tmp_path.rglob("*.run"))) == 3:
+            raise KeyboardInterrupt
+        write(self, label, index, run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner.Results, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt) as stop:
+            run_scenario(parse(), tmp_path, jobs=jobs)
+    said = f"interrupted: 3 of 4 runs are in {tmp_path}; the same command resumes"
+    assert str(stop.value) == said
+    kept = files(tmp_path)
+    run_scenario(parse(), tmp_path, jobs=1)
+    assert {path: path.read_bytes() for path in kept} == kept, "they were not run again"
+    assert contents(tmp_path) == contents(finished.folder)
 
 
-def test_unfinished_results_are_not_summarised(tmp_path):
-    results = Results(tmp_path, parse(), 1)
-    results.write_manifest()
-    for label, seed in results.runs():
-        results.run_file(label, seed).append([])
-    with pytest.raises(InvalidInput, match=r"is not finished \(0%\); run the scenario again"):
-        summarise(results)
+def test_a_full_disk_leaves_finished_runs_and_no_part_of_one(finished, tmp_path, monkeypatch):
+    sync = atomic._sync
+
+    def full(handle):
+        if len(files(tmp_path)) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "_sync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run_scenario(parse(), tmp_path, jobs=1)
+    kept = files(tmp_path)
+    assert len(kept) == 2
+    assert len([p for p in (tmp_path / "runs").rglob("*") if p.is_file()]) == 2, "nothing else"
+    run_scenario(parse(), tmp_path, jobs=1)
+    assert contents(tmp_path) == contents(finished.folder)
+
+
+DIES = """
+import os, signal
+from bsfl import UniformRandom
+
+class Dies(UniformRandom):
+    def observe(self, state, context, report):
+        if context.round == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_is_named_with_what_is_missing(tmp_path):
+    (tmp_path / "mine.py").write_text(DIES)
+    scenario = parse(policies__x={"policy": f"{tmp_path}/mine.py:Dies"}, seeds=1)
+    with pytest.raises(WorkerDied) as died:
+        run_scenario(scenario, tmp_path / "out", jobs=2)
+    said = str(died.value)
+    assert said.startswith("a worker process died: killed, or out of memory; ")
+    assert f" of 3 runs are in {tmp_path / 'out'}, without " in said
+    assert "x, seed 0" in said
+    assert said.endswith(". The same command resumes")
+    assert not (tmp_path / "out" / "runs" / "x").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path, jobs):
+def test_killed_in_the_middle_the_same_command_ends_with_equal_results(tmp_path, jobs):
     """kill -9 a real `bsfl run`, the parent alone, several times; then let it finish."""
-    scenario = SMALL.replace("rounds = 30", "rounds = 1500")
-    (tmp_path / "study.toml").write_text(scenario)
+    (tmp_path / "study.toml").write_text(SMALL.replace("rounds = 30", "rounds = 1500"))
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run_scenario(parse(rounds=1500), whole, jobs=2)
-
+    run_scenario(parse(rounds=1500), whole, seeds=4, jobs=2)
     groups = []
 
     def start():
         command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", jobs]
         process = subprocess.Popen(
-            [*command, "--out", str(cut)],
+            [*command, "--seeds", "4", "--out", str(cut)],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -177,31 +199,27 @@ def test_killed_in_the_middle_the_same_command_ends_with_the_same_bytes(tmp_path
         groups.append(process.pid)
         return process
 
-    def n_bytes():
-        return sum(p.stat().st_size for p in cut.rglob("*.records"))
-
-    sizes = [0]
     for kill in range(3):
-        process = start()
+        n_before, process = len(files(cut)), start()
         deadline = time.monotonic() + 60
-        while n_bytes() <= sizes[-1]:
+        while len(files(cut)) <= n_before:
             assert process.poll() is None, f"it ended before kill {kill}"
             assert time.monotonic() < deadline
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)  # its workers live on for a moment
         process.wait()
-        sizes.append(n_bytes())
-    total = sum(p.stat().st_size for p in whole.rglob("*.records"))
-    assert 0 < sizes[1] < total, "the first kill came in the middle"
+        assert 0 < len(files(cut)) < 8, "the kill came in the middle"
+    kept = files(cut)
     assert start().wait(timeout=120) == 0
     for group in groups:  # a worker that was idle when its parent was killed lingers for minutes
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
     assert contents(cut) == contents(whole)
+    assert {path: path.read_bytes() for path in kept} == kept
 
 
 @pytest.mark.slow
-def test_two_runs_at_once_wait_for_each_other(finished, tmp_path):
+def test_two_runs_at_once_do_no_harm(finished, tmp_path):
     (tmp_path / "study.toml").write_text(SMALL)
     command = [sys.executable, "-m", "bsfl.cli", "run", "study.toml", "--jobs", "1", "--out", "out"]
     both = [
@@ -214,27 +232,18 @@ def test_two_runs_at_once_wait_for_each_other(finished, tmp_path):
     assert contents(tmp_path / "out") == contents(finished.folder)
 
 
-def test_damage_is_noticed(finished, tmp_path):
+def test_a_damaged_run_is_run_again_by_the_same_command(finished, tmp_path, caplog):
     results = run_scenario(parse(), tmp_path, jobs=1)
-    path = results.run_file("bsfl", 0).path
+    path = results.path("bsfl", 0)
     whole = path.read_bytes()
-    path.write_bytes(whole + whole)
-    with pytest.raises(InvalidInput, match="is damaged; delete it and run the scenario again"):
-        summarise(open_results(tmp_path))
-    changed = bytearray(whole[: len(whole) // 2])
-    changed[20] ^= 1
-    path.write_bytes(changed)
-    with pytest.raises(InvalidInput, match="differs from what is computed now"):
+    for damaged in (whole + whole, whole[:-1], b"", bytes([*whole[:-1], whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match=f"{path} is damaged; run the scenario again to rep"):
+            summarise(open_results(tmp_path))
+        caplog.clear()
         run_scenario(parse(), tmp_path, jobs=1)
-    path.unlink()
-    run_scenario(parse(), tmp_path, jobs=1)
-    assert contents(tmp_path) == contents(finished.folder)
-    for damage in ("{", "{}", "[]"):
-        (tmp_path / "manifest.json").write_text(damage)
-        with pytest.raises(InvalidInput, match=r"manifest\.json is damaged"):
-            open_results(tmp_path)
-        with pytest.raises(InvalidInput, match=r"manifest\.json is damaged"):
-            run_scenario(parse(), tmp_path, jobs=1)
+        assert caplog.messages == [f"{path} is damaged; it is run again"]
+        assert contents(tmp_path) == contents(finished.folder)
 
 
 REFUSES = """
@@ -257,43 +266,16 @@ def test_nothing_is_written_for_a_scenario_that_cannot_run(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_versions_of_the_first_run_stay(finished, tmp_path):
-    run_scenario(parse(), tmp_path, jobs=1)
-    path = tmp_path / "manifest.json"
+def test_every_run_has_its_own_versions(tmp_path):
+    run_scenario(parse(), tmp_path, seeds=1, jobs=1)
     manifest = read_manifest(tmp_path)
     older = manifest | {"versions": manifest["versions"] | {"numpy": "1.0.0"}}
-    checksummed.write(path, older)
-    run_scenario(parse(), tmp_path, jobs=1)
-    assert read_manifest(tmp_path) == older, "nothing was missing, so nothing is new"
-    run_scenario(parse(), tmp_path, seeds=3, jobs=1)
-    manifest = read_manifest(tmp_path)
-    assert manifest["versions"]["numpy"] == "1.0.0"
-    assert [one["numpy"] for one in manifest["versions_since"]] == [np.__version__]
+    write_checked(tmp_path / "manifest.json", older)
+    results = run_scenario(parse(), tmp_path, seeds=2, jobs=1)
+    assert read_manifest(tmp_path) == older | {"seeds": 2}, "versions of the first run stay"
+    assert results.run("bsfl", 1).versions["numpy"] == np.__version__
 
 
 def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
     assert run_scenario(parse(), finished.folder, seeds=1, jobs=1).seeds == 1
     assert open_results(finished.folder).seeds == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"rounds": 1},
-        {"cohort_size": 1, "rounds": 3},
-        {"fleet__n_clients": 1, "cohort_size": 1},
-        {"fleet__latency": {"population": "lognormal", "spread": 0.0}},
-        {"fleet__availability": {"kind": "independent", "probability": 0.0}},
-        {"fleet__failures": {"probability": 1.0}},
-        {"title": "odd [/foo] [red]title[/red]"},
-        {"title": r"$\frac", "rounds": 3},
-        {"title": r"$\frac$ $x^$ \$ {}%s <b>&amp;</b> 日本 🦊 \u202e", "rounds": 3},
-    ],
-)
-def test_odd_scenarios_can_be_reported(tmp_path, changes):
-    results = run_scenario(parse(**changes), tmp_path, jobs=1)
-    report = scenario_report(results)
-    report.write(tmp_path)
-    json.dumps(report.numbers, allow_nan=False)
-    Console(file=io.StringIO()).print(drawn(summary_table(summarise(results), "selection")))

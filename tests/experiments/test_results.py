@@ -1,0 +1,178 @@
+"""Results on disk: what is read, what is refused, and that reading runs no code."""
+
+import io
+import json
+import shutil
+import sys
+
+import pytest
+from rich.console import Console
+
+import bsfl
+from bsfl.cli.reports import drawn
+from bsfl.errors import InvalidInput, NewerFormat
+from bsfl.experiments import Results, open_results, read_manifest, run_scenario
+from bsfl.experiments.results import read_checked, write_checked
+from bsfl.experiments.summary import summarise
+from bsfl.experiments.tables import summary_table
+from bsfl.report import scenario_report
+from small_scenario import parse
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run_scenario(parse(), tmp_path_factory.mktemp("finished"), jobs=1)
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A copy that may be changed."""
+    return shutil.copytree(finished.folder, tmp_path / "copy")
+
+
+def test_one_file_for_every_run_and_a_manifest(finished):
+    files = {p.relative_to(finished.folder).as_posix() for p in finished.folder.rglob("*.*")}
+    runs = {f"runs/{label}/seed-000{i}.run" for label in ("bsfl", "plain") for i in range(2)}
+    assert files == {".lock", "manifest.json", *runs}
+    again = open_results(finished.folder)
+    for run in finished.runs():
+        assert again.run(*run).records.tobytes() == finished.run(*run).records.tobytes()
+        assert again.run(*run).selection_s == finished.run(*run).selection_s > 0
+    assert again.scenario == finished.scenario
+
+
+def test_another_scenario_is_kept_out(finished):
+    with pytest.raises(
+        InvalidInput,
+        match=r"holds results of another 'study' \(it differs in rounds\); choose another folder "
+        r"with --out FOLDER \(folder= of compare\), or delete this one",
+    ):
+        run_scenario(parse(rounds=31), finished.folder, jobs=1)
+
+
+def test_title_and_seeds_change_no_run(folder):
+    assert run_scenario(parse(title="other", seeds=1), folder, jobs=1).missing() == []
+    assert open_results(folder).seeds == 2
+
+
+def test_a_policy_under_its_own_name_may_be_named_or_not(tmp_path):
+    run_scenario(parse(policies__random={}), tmp_path, seeds=1, jobs=1)
+    named = parse(policies__random={"policy": "random"})
+    assert run_scenario(named, tmp_path, seeds=1, jobs=1).missing() == []
+    with pytest.raises(InvalidInput, match=r"differs in policies\.random"):
+        run_scenario(parse(policies__random={"policy": "age"}), tmp_path, seeds=1, jobs=1)
+
+
+def test_a_folder_without_results(tmp_path):
+    with pytest.raises(InvalidInput, match=r"holds no results \(there is no manifest\.json\)"):
+        open_results(tmp_path)
+
+
+def test_unfinished_results_are_not_summarised(tmp_path):
+    results = Results(tmp_path, parse(), 1)
+    results.write_manifest()
+    with pytest.raises(InvalidInput, match=r"is missing: it is not finished"):
+        summarise(results)
+
+
+def test_a_run_is_not_taken_for_another_one(folder):
+    results = open_results(folder)
+    for other in (results.path("bsfl", 1), results.path("plain", 0)):
+        shutil.copy(other, results.path("bsfl", 0))
+        with pytest.raises(InvalidInput, match=r"seed-0000\.run is of another run"):
+            open_results(folder).records("bsfl")
+    (folder / "manifest.json").unlink()
+    assert len(Results(folder, parse(rounds=31), 2).missing()) == 4, "with another scenario"
+
+
+def test_runs_survive_a_damaged_manifest(finished, folder):
+    for damage in ("{", "{}", "[]", "7", '{"sha256": ""}', "[" * 10**5, "\x00"):
+        (folder / "manifest.json").write_text(damage)
+        for read in (lambda: open_results(folder), lambda: run_scenario(parse(), folder, jobs=1)):
+            with pytest.raises(InvalidInput, match=r"manifest\.json is damaged; delete it and run"):
+                read()
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.run")}
+    (folder / "manifest.json").unlink()
+    run_scenario(parse(), folder, jobs=1)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.run")} == before
+    assert read_manifest(folder) == read_manifest(finished.folder)
+
+
+def test_results_of_a_later_release(folder):
+    write_checked(folder / "manifest.json", read_manifest(folder) | {"format": 2})
+    with pytest.raises(NewerFormat, match="upgrade bsfl"):
+        open_results(folder)
+
+
+def test_checked_files(tmp_path):
+    write_checked(tmp_path / "a.json", {"a": [1.5, None, {"b": "ä"}]})
+    assert read_checked(tmp_path / "a.json") == {"a": [1.5, None, {"b": "ä"}]}
+    (tmp_path / "a.json").write_text((tmp_path / "a.json").read_text().replace("1.5", "1.6"))
+    assert read_checked(tmp_path / "a.json") is None
+
+
+CUSTOM = """
+from dataclasses import dataclass
+from bsfl import UniformRandom
+
+@dataclass(frozen=True)
+class Mine(UniformRandom):
+    patience: int = 1
+"""
+
+
+def test_results_of_custom_policies_are_read_without_running_their_code(tmp_path):
+    (tmp_path / "mine.py").write_text(CUSTOM)
+    rule = {"policy": f"{tmp_path}/mine.py:Mine", "patience": 2}
+    made = run_scenario(parse(policies__mine=rule), tmp_path / "out", seeds=1, jobs=1)
+    (tmp_path / "mine.py").write_text("raise SystemExit('it was run')")
+    n_modules = len(sys.modules)
+    results = open_results(tmp_path / "out")
+    assert list(results.scenario.policies) == ["bsfl", "plain", "mine"]
+    assert summarise(results).as_json() == summarise(made).as_json()
+    (tmp_path / "mine.py").unlink()
+    scenario_report(open_results(tmp_path / "out"))
+    assert not [name for name in list(sys.modules)[n_modules:] if "mine" in name]
+
+
+def test_results_of_policies_given_as_objects_are_read(tmp_path):
+    class Rule(bsfl.UniformRandom):
+        pass
+
+    given = {"mine": Rule(), "random": "random"}
+    found = bsfl.compare(given, parse(), seeds=1, jobs=1, progress=False, folder=tmp_path)
+    results = open_results(tmp_path)
+    assert list(results.scenario.policies) == ["mine", "random"]
+    assert summarise(results).as_json() == found.summary.as_json()
+
+
+def test_all_policies_may_be_custom(tmp_path):
+    (tmp_path / "mine.py").write_text(CUSTOM)
+    rule = {"policy": f"{tmp_path}/mine.py:Mine"}
+    scenario = parse(policies__mine=rule, policies__bsfl=None, policies__plain=None)
+    run_scenario(scenario, tmp_path / "out", seeds=1, jobs=1)
+    (tmp_path / "mine.py").unlink()
+    assert len(open_results(tmp_path / "out").records("mine")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rounds": 1},
+        {"cohort_size": 1, "rounds": 3},
+        {"fleet__n_clients": 1, "cohort_size": 1},
+        {"fleet__latency": {"population": "lognormal", "spread": 0.0}},
+        {"fleet__availability": {"kind": "independent", "probability": 0.0}},
+        {"fleet__failures": {"probability": 1.0}},
+        {"title": "odd [/foo] [red]title[/red]"},
+        {"title": r"$\frac", "rounds": 3},
+        {"title": r"$\frac$ $x^$ \$ {}%s <b>&amp;</b> 日本 🦊 \u202e", "rounds": 3},
+    ],
+)
+def test_odd_scenarios_can_be_reported(tmp_path, changes):
+    results = run_scenario(parse(**changes), tmp_path, jobs=1)
+    report = scenario_report(results)
+    report.write(tmp_path)
+    json.dumps(report.numbers, allow_nan=False)
+    Console(file=io.StringIO()).print(drawn(summary_table(summarise(results), "selection")))

@@ -60,6 +60,12 @@ def pick(array: Numbers, clients: IntArray) -> Numbers:
     return array[clients]  # type: ignore[return-value]
 
 
+def without(clients: IntArray, group: IntArray) -> IntArray:
+    """Return the clients that are not in a sorted group; O(clients log group)."""
+    first, after = (group.searchsorted(clients, side) for side in ("left", "right"))
+    return np.asarray(clients[first == after])
+
+
 CHUNK = 32768
 """Clients that are computed in one go: intermediate results stay in a core's cache."""
 

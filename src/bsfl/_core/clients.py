@@ -216,6 +216,7 @@ def validate_responses(
     """
     by_round: ByRound = {}
     rejected: dict[Id, str] = {}
+    needs = engine.policy.needs
     for client, response in responses.items():
         try:
             index = ids.index_of(client)
@@ -228,7 +229,11 @@ def validate_responses(
             rejected[client] = f"ignored, because {error}"
             continue
         try:
-            found = _validated(engine, response, index, own)
+            found = (
+                response if isinstance(response, Observation) else Observation(latency_s=response)
+            )
+            if needs and found.outcome == "ok":
+                _check_needs(engine, needs, found, index, own)
         except InvalidInput as error:
             if strict:
                 raise InvalidInput(f"client {validation.short(client)}: {error}") from None
@@ -253,16 +258,13 @@ def _round_of(engine: Engine, client: ClientId, index: int, number: int | None) 
     )
 
 
-def _validated(
-    engine: Engine, response: float | Observation, index: int, number: int
-) -> Observation:
-    """Return a response after checking that it is possible and has what the policy needs."""
-    if not isinstance(response, Observation):
-        response = Observation(latency_s=response)
-    needs: Needs = engine.policy.needs
+def _check_needs(
+    engine: Engine, needs: Needs, response: Observation, index: int, number: int
+) -> None:
+    """Check that a response has what the policy needs, unless it is dropped anyway."""
     one = engine.rounds.get(number)
-    if response.outcome != "ok" or not needs or (one and engine.is_dropped(one)):
-        return response
+    if one and engine.is_dropped(one):
+        return
     if needs >= LOSS and response.loss is None:
         raise InvalidInput("the policy needs its loss, which is missing")
     if needs >= LOSSES_FROM_0 and response.loss is not None and response.loss < 0:
@@ -270,4 +272,3 @@ def _validated(
     is_unknown = math.isnan(float(engine.pool.samples[index]))
     if needs >= SAMPLES and response.samples is None and is_unknown:
         raise InvalidInput("the policy needs its number of samples, which is unknown")
-    return response

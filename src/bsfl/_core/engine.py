@@ -59,6 +59,7 @@ from bsfl.types import (
     RoundReport,
     State,
     max_invited,
+    without,
 )
 
 Kind = Literal["synchronous", "buffered"]
@@ -262,7 +263,7 @@ class Engine:
         one, report = self._round(command.round), command.report
         if not isinstance(report, RoundReport):
             report = RoundReport.of(dict(sorted(report.items())))
-        if len(wrong := np.setdiff1d(report.clients, one.pending)):
+        if len(wrong := without(report.clients, one.pending)):
             raise NotSelected(
                 f"client {int(wrong[0])} has no pending response in round {one.number}"
             )
@@ -313,7 +314,7 @@ class Engine:
         aggregated = fresh = one.cohort[one.fresh]
         if command.aggregated is not None:
             aggregated = np.unique(command.aggregated)
-            if len(foreign := np.setdiff1d(aggregated, fresh)):
+            if len(foreign := without(aggregated, fresh)):
                 raise InvalidInput(
                     f"aggregated must name clients with a fresh response in round {one.number}, "
                     f"got client {int(foreign[0])}"
@@ -616,11 +617,10 @@ def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
     chosen = np.sort(np.asarray(selection.clients, dtype=np.int64), axis=None)
     most = min(context.n_invited, len(context.available))
     least = min(1, most) if policy.may_select_fewer else most
-    first, after = (context.available.searchsorted(chosen, side) for side in ("left", "right"))
-    is_away, is_twice = first == after, chosen[1:] == chosen[:-1]
-    if is_twice.any() or not least <= len(chosen) <= most or is_away.any():
+    away, is_twice = without(chosen, context.available), chosen[1:] == chosen[:-1]
+    if is_twice.any() or not least <= len(chosen) <= most or len(away):
         n_wanted = most if least == most else f"{least} to {most}"
-        away = np.unique(chosen[is_away]).tolist()
+        away = np.unique(away).tolist()
         raise InvalidInput(
             f"the policy must select {n_wanted} distinct available clients, got "
             f"{selection.clients!r}"

@@ -6,6 +6,10 @@ For every K: bytes per client, seconds of a warm select and observe of Pace, the
 the same as a ratio to BSFL's in turn up to a million (limit 2), of save and load, and how long
 save(wait=False) stops the caller, as a ratio to a selection. Then the exponent x of the growth K^x
 of select + observe from 1e4 on (limit 1.05), fitted over medians.
+
+At a million clients with texts as ids, processor time as a ratio to np.argsort of a million floats:
+select after 1 % of the clients went online or offline (limit 2), select(available=) with a list
+equal to that of the round before (limit 3), and with one that differs in 1 % of the clients.
 """
 
 import argparse
@@ -40,10 +44,10 @@ def latency_s(client: int) -> float:
     return 1.0 + client * 2654435761 % 2**32 / 2**28
 
 
-def fleet(policy: Policy, n_clients: int) -> Scheduler:
+def fleet(policy: Policy, n_clients: int, *, ids: type = int) -> Scheduler:
     """Return a scheduler that has observed every client, as after many rounds."""
     scheduler = Scheduler(policy, cohort_size=COHORT)
-    scheduler.join(range(n_clients))
+    scheduler.join(map(ids, range(n_clients)))
     for _ in range(3):
         one_round(scheduler)
     engine, latency = scheduler._engine, latency_s(np.arange(n_clients))
@@ -58,7 +62,7 @@ def fleet(policy: Policy, n_clients: int) -> Scheduler:
 
 def one_round(scheduler: Scheduler) -> tuple[float, float]:
     select_s, cohort = seconds(scheduler.select)
-    responses = {k: latency_s(k) for k in cohort}
+    responses = {k: latency_s(int(k)) for k in cohort}
     observe_s, _ = seconds(lambda: scheduler.observe(responses))
     return select_s, observe_s
 
@@ -103,6 +107,42 @@ def measure(n_clients: int, folder: Path) -> dict:
     }
 
 
+def availability(n_clients: int) -> dict:
+    """Return what a selection costs as clients come and go."""
+    scheduler = fleet(Pace(tau_max=60.0), n_clients, ids=str)
+    names, part = scheduler.clients, n_clients // 200
+    values = np.random.default_rng(0).random(n_clients)
+    parts = [names[at : at + part] for at in range(0, n_clients, part)]
+    gone = iter(range(ROUNDS))
+
+    def change_and_select() -> None:
+        k = next(gone)
+        scheduler.offline(parts[k + 1])
+        scheduler.online(parts[k])
+        scheduler.select()
+
+    scheduler.offline(parts[0])
+    measured = {"1 % online or offline, then select": processor_s(change_and_select)}
+    scheduler.select(available=names)
+    equal = iter([list(names) for _ in range(ROUNDS)])
+    starts = range(0, 2 * ROUNDS * part, 2 * part)
+    different = iter([names[:at] + names[at + 2 * part :] for at in starts])
+    for name, lists in (("available= an equal list", equal), ("available= 1 % differs", different)):
+        measured[name] = processor_s(lambda lists=lists: scheduler.select(available=next(lists)))
+    argsort_s = processor_s(lambda: np.argsort(values))
+    return {name: took_s / argsort_s for name, took_s in measured.items()}
+
+
+def processor_s(call) -> float:
+    """Return the processor time of a call, the median of several."""
+    took = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        call()
+        took.append(time.process_time() - start)
+    return statistics.median(took)
+
+
 def growth(rows: list[dict]) -> float:
     """Return the fitted exponent of select + observe in K, from 1e4 on."""
     large = [row for row in rows if row["clients"] >= 10**4]
@@ -119,6 +159,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(n, Path(folder)) for n in (SIZES[:-1] if args.quick else SIZES)]
     result = {"machine": machine(), "rows": rows, "growth": growth(rows), "limit": 1.05}
+    result["availability"] = availability(10**6)
     if args.json:
         print(json.dumps(result, indent=2))
         return
@@ -128,6 +169,9 @@ def main() -> None:
     for row in rows:
         print(f"{row['clients']:>10,}", *(f"{row[name]:>22.4g}" for name in names))
     print(f"select + observe grow as K^{result['growth']:.2f} from 1e4 on (limit 1.05)")
+    print("a million clients with texts as ids, processor time over np.argsort:")
+    for name, ratio in result["availability"].items():
+        print(f"  {name:<40}{ratio:6.2f}")
 
 
 if __name__ == "__main__":

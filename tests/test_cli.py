@@ -316,6 +316,31 @@ def test_a_policy_that_cannot_play_is_refused_before_anything_runs(study, policy
     assert not (study / "out").exists()
 
 
+def test_a_run_names_the_files_that_it_executes_and_asks_about_those_from_elsewhere(
+    study, tmp_path_factory
+):
+    other = tmp_path_factory.mktemp("other") / "theirs.py"
+    for file in (study / "mine.py", other):
+        file.write_text("print('ALARM')\n" + OWN)
+    words = ["run", "study.toml", "--jobs", "1", "--seeds", "1", "--csv", "--policy"]
+    done = runner.invoke(app, [*words, "mine.py:LeastServed"])
+    assert done.exit_code == 0, done.output
+    said = f"executes {study / 'mine.py'}"
+    assert said in done.stderr
+    assert done.output.index(said) < done.output.index("ALARM")
+    words += [f"{other}:LeastServed", "--out", "elsewhere"]
+    refused = runner.invoke(app, words)
+    assert refused.exit_code == 2
+    assert f"{other} would be executed and is not below the current folder" in refused.output
+    assert "ALARM" not in refused.output
+    trusted = runner.invoke(app, [*words, "--trust"])
+    assert trusted.exit_code == 0, trusted.output
+    assert f"executes {other}" in trusted.stderr
+    again = runner.invoke(app, ["report", "elsewhere"])
+    assert again.exit_code == 0, again.output
+    assert "ALARM" not in again.output
+
+
 def test_settings_of_policies_on_the_command_line(study):
     (study / "mine.py").write_text(OWN.replace('far."""', 'far."""\n\n    patience: int = 1\n'))
     words = ["run", "study.toml", "--jobs", "1", "--seeds", "1", "--json"]
@@ -324,8 +349,8 @@ def test_settings_of_policies_on_the_command_line(study):
     assert done.exit_code == 0, done.output
     assert set(json.loads(done.stdout)["policies"]) == {"bsfl", "plain", "LeastServed"}
     played = open_results(study / "results" / "study").scenario.policies
-    assert played["LeastServed"][1] == {"patience": 5}
-    assert played["bsfl"][1]["alpha"] == 7.5
+    assert played["LeastServed"].settings == {"patience": 5}
+    assert played["bsfl"].settings["alpha"] == 7.5
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from bsfl.types import (
 
 if TYPE_CHECKING:
     from bsfl.experiments.comparison import Comparison, compare
+    from bsfl.experiments.reading import read_scenario
 
 __version__ = "0.2.0"
 
@@ -57,10 +58,11 @@ __all__ = [
     "SlidingWindow",
     "UCBIndex",
     "compare",
+    "read_scenario",
 ]
 __all__ += policies.__all__
 
-LAZY = ("Comparison", "compare")
+LAZY = ("Comparison", "compare", "read_scenario")
 """Names that import the simulator, so they are imported when they are first used."""
 
 
@@ -71,4 +73,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'bsfl' has no attribute {name!r}")
-    return getattr(import_module("bsfl.experiments.comparison"), name)
+    return getattr(import_module("bsfl.experiments"), name)

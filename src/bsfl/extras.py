@@ -12,7 +12,7 @@ from bsfl.errors import InvalidInput, MissingExtra
 
 PACKAGES = {
     "cli": ("typer", "rich"),
-    "sim": ("joblib", "jax", "jaxlib", "optax"),
+    "sim": ("joblib", "jax", "jaxlib", "optax", "pydantic"),
     "fast": ("numba",),
     "plots": ("matplotlib", "plotly"),
     "data": ("pooch", "requests", "urllib3", "platformdirs", "PIL"),

@@ -22,7 +22,7 @@ CONTENT = {
     "rounds": 12,
     "cohort_size": 3,
     "seeds": 1,
-    "fleet": {
+    "clients": {
         "n_clients": 10,
         "tau_min": 1.0,
         "tau_max": 9.0,

@@ -16,8 +16,7 @@ from rich.console import Console
 from bsfl.cli.reports import drawn
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
-from bsfl.experiments import Results, open_results, read_manifest, run_scenario
-from bsfl.experiments import runner
+from bsfl.experiments import Results, open_results, read_manifest, run_scenario, runner
 from bsfl.experiments.statistics import interval
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import summary_table
@@ -40,7 +39,7 @@ def finished(tmp_path_factory):
 
 def test_records_hold_what_the_simulation_said(finished):
     scenario = finished.scenario
-    fleet = scenario.fleet.build(1)
+    fleet = scenario.clients.build(1)
     records = list(
         simulate(
             scenario.policy("bsfl", fleet),
@@ -122,10 +121,12 @@ def test_another_scenario_is_kept_out(finished):
         run_scenario(parse(rounds=31), finished.folder, jobs=1)
 
 
-def test_a_split_that_cannot_be_dealt_is_named_with_its_table(tmp_path):
-    split = {"kind": "dirichlet", "alpha": -1.0}
-    learning = {"dataset": "fashion-mnist-small", "split": split}
-    with pytest.raises(InvalidInput, match=r"study: \[learning\.split\]: alpha must be a finite"):
+def test_an_impossible_partition_is_named_with_its_table(tmp_path):
+    partition = {"kind": "dirichlet", "alpha": -1.0}
+    learning = {"dataset": "fashion-mnist-small", "partition": partition}
+    with pytest.raises(
+        InvalidInput, match=r"study \[learning\.partition\]: alpha must be a finite"
+    ):
         run_scenario(parse(learning=learning), tmp_path, jobs=1)
 
 
@@ -316,10 +317,10 @@ def test_fewer_seeds_than_in_the_folder_are_reported_as_asked(finished):
     [
         {"rounds": 1},
         {"cohort_size": 1, "rounds": 3},
-        {"fleet__n_clients": 1, "cohort_size": 1},
-        {"fleet__latency": {"population": "lognormal", "spread": 0.0}},
-        {"fleet__availability": {"kind": "independent", "probability": 0.0}},
-        {"fleet__failures": {"probability": 1.0}},
+        {"clients__n_clients": 1, "cohort_size": 1},
+        {"clients__latency": {"population": "lognormal", "spread": 0.0}},
+        {"clients__availability": {"kind": "independent", "probability": 0.0}},
+        {"clients__failures": {"probability": 1.0}},
         {"title": "odd [/foo] [red]title[/red]"},
         {"title": r"$\frac", "rounds": 3},
         {"title": r"$\frac$ $x^$ \$ {}%s <b>&amp;</b> 日本 🦊 \u202e", "rounds": 3},

@@ -1,6 +1,8 @@
 """Recordings that are no recordings: one line that names the file, and the line where there is one."""
 
+import os
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,3 +163,16 @@ def test_a_long_name_is_cut_in_messages(tmp_path):
     with pytest.raises(InvalidInput, match="log.csv, line 3: intervals of client 'aaa") as caught:
         intervals.read_intervals(path, 1, np.random.default_rng(0))
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("read", [read_trace, read_availability, read_intervals])
+def test_devices_and_pipes_are_refused_before_they_are_read(tmp_path, read):
+    """They have no end, and a pipe without a writer no beginning."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    args = () if read is read_trace else (3, np.random.default_rng(0))
+    for path in (Path("/dev/zero"), pipe):
+        with pytest.raises(
+            InvalidInput, match=f"{path} cannot be read.*: it is not a regular file"
+        ):
+            read(path, *args)

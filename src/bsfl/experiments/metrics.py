@@ -46,7 +46,7 @@ class Played:
     @property
     def baseline(self) -> "Played | None":
         """The runs that speed-ups are relative to."""
-        named = {name: label for label, (name, _) in self.results.scenario.policies.items()}
+        named = {one.name: label for label, one in self.results.scenario.policies.items()}
         found = next((named[name] for name in BASELINES if name in named), None)
         return Played(self.results, found, self.target) if found else None
 
@@ -101,7 +101,7 @@ class Metric:
 
 def selections(results: Results, label: str) -> FloatArray:
     """Return how often each client took part, [seed, client]."""
-    n_clients = results.scenario.fleet.n_clients
+    n_clients = results.scenario.clients.n_clients
     counts = [participation(took_part(r), n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
@@ -112,10 +112,13 @@ def fair_selections(results: Results, label: str) -> FloatArray:
     Equal for all, or in proportion to samples x quality where the objective weighs them.
     """
     scenario = results.scenario
-    weights = np.ones((results.seeds, scenario.fleet.n_clients))
+    weights = np.ones((results.seeds, scenario.clients.n_clients))
     if scenario.objective and scenario.objective.generalization == "weighted":
-        fleets = [scenario.build_fleet(index) for index in range(results.seeds)]
-        weights = np.stack([fleet.significance for fleet in fleets])
+        seeds = [results.simulated_clients(index) for index in range(results.seeds)]
+        known = [clients.significance for clients in seeds if clients]
+        if not known:  # only a run may make the clients
+            return np.full(weights.shape, np.nan)
+        weights = np.stack(known)
     targets = [capped_shares(w, scenario.cohort_size) for w in weights]
     n_rounds = np.array([len(r) for r in results.records(label)])
     return n_rounds[:, np.newaxis] * np.stack(targets)
@@ -155,7 +158,7 @@ def _over_baseline(measure: Callable[[Played], FloatArray | None]) -> Measure:
 
 def _first_decade(of: Played) -> list[float] | None:
     scenario = of.results.scenario
-    start = -(-scenario.fleet.n_clients // scenario.cohort_size)
+    start = -(-scenario.clients.n_clients // scenario.cohort_size)
     return of.growth(start, 10 * start)
 
 

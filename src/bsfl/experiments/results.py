@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.experiments.files import digests
-from bsfl.experiments.parse import parse_scenario
+from bsfl.experiments.reading import digests
 from bsfl.experiments.run_file import PLACES, Records, RunFile, Versions, versions_now
-from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.scenario import Scenario, differences, parse_scenario
 from bsfl.extras import data_frame
 from bsfl.persistence import checksummed
 from bsfl.rounds import BufferPlan
+from bsfl.simulation.clients import SimulatedClients
 from bsfl.types import FloatArray, IntArray
 
 MANIFEST_ADVICE = "choose another folder, or delete it and run the same scenario again"
@@ -33,11 +33,17 @@ class Results:
     """All runs of one scenario in a folder; those of an earlier version have no checksums."""
 
     def __init__(
-        self, folder: Path, scenario: Scenario, seeds: int, *, is_older: bool = False
+        self,
+        folder: Path,
+        scenario: Scenario,
+        seeds: int,
+        *,
+        is_older: bool = False,
+        is_read_only: bool = False,
     ) -> None:
         validation.folder(folder)
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
-        self.is_older = is_older
+        self.is_older, self.is_read_only = is_older, is_read_only
         self.dtype = record_dtype(scenario)
         self._records: dict[str, list[Records]] = {}
 
@@ -45,6 +51,11 @@ class Results:
         """Return the file of one run, finished or not; `index` is that of its seed, from 0."""
         path = self.folder / "runs" / label / f"seed-{index:04d}.records"
         return RunFile(path, self.scenario, self.dtype, is_older=self.is_older)
+
+    def simulated_clients(self, index: int) -> SimulatedClients | None:
+        """Return the clients of a seed; None: only a run may execute the files that make them."""
+        is_closed = self.is_read_only and self.scenario.is_custom
+        return None if is_closed else self.scenario.simulated_clients(index)
 
     def progress(self) -> float:
         """Return how many runs are on disk, fractions included."""
@@ -95,7 +106,10 @@ class Results:
         columns: dict[str, list[Any]] = {name: [] for name in ("policy", "seed")}
         names = self.dtype.names or ()
         columns |= {name: [] for name in names}
-        ids = [self.scenario.build_fleet(index).ids for index in range(self.seeds)]
+        ids = [
+            clients.ids if (clients := self.simulated_clients(index)) else None
+            for index in range(self.seeds)
+        ]
         for label, index in self.runs():
             records = self.records(label)[index]
             seed = self.scenario.first_seed + index
@@ -118,10 +132,10 @@ class Results:
         manifest: dict[str, Any] = {
             "name": self.scenario.name,
             "seeds": self.seeds,
-            "scenario": self.scenario.source,
+            "scenario": self.scenario.plain(),
             "record": json.loads(json.dumps(self.dtype.descr)),
             "versions": versions_now(self.scenario),
-            "files": digests(self.scenario.source),
+            "files": digests(self.scenario),
         }
         if (self.folder / "manifest.json").exists():
             known = read_manifest(self.folder)
@@ -139,14 +153,9 @@ class Results:
 
     def _continued(self, known: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
         """Return the scenario of a folder that is continued, with its policies and the new ones."""
-        then, now = known["scenario"], self.scenario.source
-        old, new = then["policies"], now["policies"]
-        changed = [key for key in then | now if key != "policies" and then.get(key) != now.get(key)]
-        changed += [
-            f"policies.{label}"
-            for label in new
-            if label in old and {"policy": label, **old[label]} != {"policy": label, **new[label]}
-        ]
+        then, now = known["scenario"], self.scenario.plain()
+        old, new = then.get("policies", {}), now.get("policies", {})
+        changed = differences(then, now)
         files = known.get("files", {})
         changed += [name for name, d in manifest["files"].items() if files.get(name, d) != d]
         changed += ["the layout of a record"] * (known["record"] != manifest["record"])
@@ -160,7 +169,7 @@ class Results:
 
     def _finalise_older(self, known: dict[str, Any]) -> None:
         """Finalise runs of an earlier version, with the versions of its manifest."""
-        for label in known["scenario"]["policies"]:
+        for label in known["scenario"].get("policies", {}):
             for index in range(known["seeds"]):
                 run = self.run_file(label, index)
                 if run.progress() == 1 and run.checksums() is None:
@@ -184,9 +193,12 @@ def open_results(folder: str | Path) -> Results:
     folder = Path(folder)
     manifest = read_manifest(folder)
     place = str(folder / "manifest.json")
-    scenario = parse_scenario(manifest["scenario"], name=manifest["name"], file=place)
+    scenario = parse_scenario(
+        manifest["scenario"], name=manifest["name"], file=place, is_opened=True
+    )
     seeds = validation.natural(f"{place}: seeds", manifest["seeds"])
-    results = Results(folder, scenario, seeds, is_older=manifest["format"] < checksummed.FORMAT)
+    is_older = manifest["format"] < checksummed.FORMAT
+    results = Results(folder, scenario, seeds, is_older=is_older, is_read_only=True)
     try:
         fields = [(name, kind, *map(tuple, shape)) for name, kind, *shape in manifest["record"]]
         results.dtype = np.dtype(fields)  # as it was written, perhaps by an older bsfl

@@ -11,10 +11,10 @@ from typing import Any
 
 from bsfl.errors import InvalidInput
 from bsfl.experiments.checkpoint import Checkpointed
-from bsfl.experiments.learning_spec import LearningSpec
+from bsfl.experiments.learning_spec import Learning
+from bsfl.experiments.parts import at
 from bsfl.experiments.results import Results, older_results
 from bsfl.experiments.scenario import Scenario
-from bsfl.experiments.toml_tables import at
 from bsfl.extras import in_parallel, optional_module
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.persistence import alone_in
@@ -44,6 +44,8 @@ def run_scenario(
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
+    if not scenario.policies:
+        raise InvalidInput(f"{scenario.name}: there must be at least one policy")
     folder = Path(folder).absolute()  # workers of a cluster may start elsewhere
     n_seeds = scenario.seeds if seeds is None else seeds
     results = Results(folder, scenario, n_seeds, is_older=older_results(folder))
@@ -88,7 +90,7 @@ def keep_programs(workers: int) -> None:
 def dry_run(scenario: Scenario) -> None:
     """Simulate one round of every policy, so that errors show before anything is written."""
     with at(scenario.name):
-        fleet = scenario.build_fleet(0)
+        fleet = scenario.simulated_clients(0)
     with at(f"{scenario.name} [learning]"):
         training = scenario.training(0)
     if training:
@@ -144,9 +146,9 @@ def run_one(results: Results, label: str, index: int, workers: int, parent: int)
     os.environ[XLA_THREADS] = str(workers)
     scenario = results.scenario
     run_file = results.run_file(label, index)
-    fleet = scenario.build_fleet(index)
+    fleet = scenario.simulated_clients(index)
     training = scenario.training(index, workers=workers)
-    if training and isinstance(scenario.learning, LearningSpec):  # others may look like anything
+    if training and isinstance(scenario.learning, Learning):  # others may look like anything
         training.task = Checkpointed(training.task, run_file.checkpoint)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}

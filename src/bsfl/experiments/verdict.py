@@ -101,7 +101,7 @@ def verdict(summary: Summary) -> list[str]:
 
 def baseline(summary: Summary) -> str | None:
     """Return the label of the policy that others are compared with, if it takes part."""
-    named = {policy: label for label, (policy, _) in summary.scenario.policies.items()}
+    named = {one.name: label for label, one in summary.scenario.policies.items()}
     return next((named[policy] for policy in BASELINES if policy in named), None)
 
 

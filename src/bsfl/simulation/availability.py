@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bsfl import validation
 from bsfl.errors import InvalidInput, reason
 from bsfl.persistence import npy
+from bsfl.persistence.regular_file import open_regular
 from bsfl.types import BoolArray, Rng
 
 MAX_CELLS = 100_000_000
@@ -75,7 +76,7 @@ def read_availability(
     Each client follows a random device, twice the same one only if there are fewer devices.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             is_npz = file.read(2) == b"PK"
             file.seek(0)
             if is_npz:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from bsfl.errors import InvalidInput, reason
+from bsfl.persistence.regular_file import open_csv
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -34,7 +35,7 @@ def read_rows(
         limits: Smallest and largest number that is taken.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        with open_csv(path, errors="surrogateescape") as file:
             reader = csv.reader(text_lines(path, file))
             first, *others = (name.strip() for name in next(reader, None) or [""])
             columns = tuple(others)

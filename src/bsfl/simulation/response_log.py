@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bsfl.errors import InvalidInput, reason
+from bsfl.persistence.regular_file import open_csv
 from bsfl.simulation.client_rows import MAX_ROWS, quoted, text_lines
 from bsfl.types import FAILED, LATENCY_RANGE, MAX_LOSS, OK, TIMEOUT
 
@@ -75,7 +76,7 @@ def read_csv(path: Path, columns: Columns) -> list[Row]:
     """Return the rows of a CSV with a header, in its order."""
     rows: list[Row] = []
     try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        with open_csv(path, errors="surrogateescape") as file:
             lines = text_lines(path, file)
             names, delimiter = _header(lines)
             reader = csv.reader(lines, delimiter=delimiter)
@@ -96,7 +97,7 @@ def read_csv(path: Path, columns: Columns) -> list[Row]:
 def has_responses(path: Path) -> bool:
     """Return whether a file is a log of responses with more columns than client,latency_s."""
     try:
-        with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        with open_csv(path, errors="surrogateescape") as file:
             names, _ = _header(text_lines(path, file))
     except (OSError, csv.Error):
         return False
@@ -106,7 +107,7 @@ def has_responses(path: Path) -> bool:
 
 def columns_read(path: Path, columns: Columns) -> list[str]:
     """Return in words which columns `read_csv` uses, with the unit of the latency."""
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+    with open_csv(path, errors="replace") as file:
         names, _ = _header(text_lines(path, file))
     found = {what: names[i] for what, i in located(path, names, columns).items()}
     units = {"latency": f" in {unit_of(found['latency'])}"}

@@ -27,7 +27,7 @@ LATE = 80  # the first of the rounds that are looked at closely
 def play(policy, seed, rounds=ROUNDS, scenario="phones", objective=None):
     """Return the fleet and the records of one policy with one seed of a scenario."""
     scenario = read_scenario(scenario)
-    fleet = scenario.world(seed)
+    fleet = scenario.clients.build(seed)
     records = simulate(
         policy,
         fleet,

@@ -87,5 +87,14 @@ def test_files_say_how_many_clients_there_are(tmp_path):
     assert sorted(names) == ["a", "b", "c", "d"], "each of the trace once"
     with pytest.raises(InvalidInput, match=r"own.toml \[clients\]: missing key 'n_clients'"):
         read_scenario(uncounted(tmp_path))
+    for table, part in (("latency", 'population = "trace"'), ("availability", 'kind = "recorded"')):
+        old = 'population = "lognormal"' if table == "latency" else "[objective]"
+        new = part if table == "latency" else f"[clients.availability]\n{part}\n[objective]"
+        for path, message in (
+            ("", "missing key 'path'|path must be"),
+            ("path = 3", "path must be"),
+        ):
+            with pytest.raises(InvalidInput, match=rf"\[clients.{table}\]: ({message})"):
+                read_scenario(uncounted(tmp_path, (old, new.replace(part, f"{part}\n{path}"))))
     with pytest.raises(InvalidInput, match=r"\[clients\]: n_clients must be a whole number"):
         parse(clients__n_clients=0)

@@ -93,12 +93,9 @@ def _movers(n_clients: int, share: float, rng: Rng) -> Any:
 
 
 class Failures(Part):
-    """Responses that are lost: of all clients alike, or of some clients more often.
+    """Responses that are lost with a probability: of all clients, or of a share of them.
 
-    Attributes:
-        probability: Probability that a response is lost, of all clients or of the flaky ones.
-        share: Share of the clients that are flaky; None: all alike.
-        base: Probability that a response of the other clients is lost.
+    Those of the clients outside the share are lost with probability `base`.
     """
 
     probability: Share
@@ -126,13 +123,7 @@ class Failures(Part):
 
 
 class FalseReports(Part):
-    """Malicious clients, which report their time, their loss or both falsely.
-
-    Attributes:
-        share: Share of the clients that are malicious.
-        time: Whether they claim to be as fast as the fastest.
-        loss: What they multiply their loss by.
-    """
+    """A share of the clients claims to be as fast as the fastest, or a loss times as large."""
 
     share: Share
     time: StrictBool = False
@@ -223,13 +214,15 @@ class Clients(Part):
     def n_recorded(self) -> int | None:
         """Return how many clients the trace has, else the availability; None: no file says it."""
         if self.latency.population == "trace":
-            return len(read_trace(Path(self.latency.settings["path"]))[1])
-        path = Path(self.availability.settings.get("path", ""))
-        if self.availability.kind == "intervals":
-            _, rows = read_rows(path, (COLUMNS,), limits=(0.0, MAX_S))
-            return len({client for _, client, _ in rows})
-        if self.availability.kind == "recorded":
-            return len(read_availability(path, 1, stream(0, "devices")).state[0])
+            with at("[clients.latency]"):
+                return len(read_trace(_file(self.latency))[1])
+        with at("[clients.availability]"):
+            if self.availability.kind == "intervals":
+                _, rows = read_rows(_file(self.availability), (COLUMNS,), limits=(0.0, MAX_S))
+                return len({client for _, client, _ in rows})
+            if self.availability.kind == "recorded":
+                recorded = read_availability(_file(self.availability), 1, stream(0, "devices"))
+                return len(recorded.state[0])
         return None
 
     def build(
@@ -289,6 +282,13 @@ class Clients(Part):
         names = table.registry.settings(table.name)
         more = {key: value for key, value in known.items() if key in names and value is not None}
         return table.registry.call(table.name, self.n_clients, rng, **more | table.settings)
+
+
+def _file(table: Named) -> Path:
+    path = table.settings.get("path")
+    if not isinstance(path, str) or not path:
+        raise InvalidInput(f"path must be the name of a file, got {path!r}")
+    return Path(path)
 
 
 class GivenClients(Given):

@@ -76,12 +76,12 @@ class Named(Part):
     @property
     def is_custom(self) -> bool:
         """Whether a file of the user's own must be executed to make the thing."""
-        return any(references(self.plain()))
+        return any(references([self.name, self.settings]))
 
     @model_validator(mode="after")
     def _check_settings(self, info: ValidationInfo) -> Self:
         if not is_opened(info):
-            check_files(self.plain())
+            check_files([self.name, self.settings])
             if getattr(self, self.key) is not None:
                 self.check_settings(self.name)
         return self
@@ -264,6 +264,6 @@ def references(value: Any) -> Iterator[str]:
     """Yield the names of things in files of the user's own, "mine.py:Rule", in plain data."""
     if is_reference(value):
         yield value
-    elif isinstance(value, Mapping | list):
+    elif isinstance(value, Mapping | list | tuple):
         for one in value.values() if isinstance(value, Mapping) else value:
             yield from references(one)

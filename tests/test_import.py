@@ -16,3 +16,9 @@ print(*sorted(loaded - set(sys.stdlib_module_names) - {"numpy"}))
 def test_importing_the_core_loads_numpy_and_nothing_else():
     run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["bsfl"]
+
+
+def test_a_missing_package_of_the_simulator_is_named():
+    code = "import sys; sys.modules['pydantic'] = None; import bsfl; bsfl.read_scenario"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "MissingExtra: this needs pydantic, which is not installed; run: pip" in run.stderr

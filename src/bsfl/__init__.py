@@ -13,6 +13,7 @@ from bsfl.estimators import (
     SlidingWindow,
     UCBIndex,
 )
+from bsfl.extras import optional_imports
 from bsfl.policies import *  # noqa: F403  (a new policy is named in one place)
 from bsfl.policy import PolicyWrapper, Selection
 from bsfl.scheduler import Scheduler
@@ -73,4 +74,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'bsfl' has no attribute {name!r}")
-    return getattr(import_module("bsfl.experiments"), name)
+    with optional_imports():
+        return getattr(import_module("bsfl.experiments"), name)

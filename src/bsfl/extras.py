@@ -11,7 +11,7 @@ from typing import Any
 from bsfl.errors import InvalidInput, MissingExtra
 
 PACKAGES = {
-    "cli": ("typer", "rich"),
+    "cli": ("typer", "rich", "pydantic"),
     "sim": ("joblib", "jax", "jaxlib", "optax", "pydantic"),
     "fast": ("numba",),
     "plots": ("matplotlib", "plotly"),

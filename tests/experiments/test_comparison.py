@@ -3,7 +3,7 @@
 import gc
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
@@ -143,6 +143,13 @@ def test_clients_with_a_task_of_their_own():
     same, other = (bsfl.compare("random", f, **OF_CLIENTS).results for f in (twelve(), twelve))
     assert np.array_equal(same.column("random", "clock_s")[0], other.column("random", "clock_s")[0])
     assert made.summary.target is not None
+
+
+def test_a_task_may_stand_beside_data_sizes():
+    clients = replace(twelve(), samples=np.full(12, 5.0))
+    for given in (clients, parse(clients__data={"mean_samples": 50})):
+        found = bsfl.compare("random", given, MeanTask(), **OF_CLIENTS)
+        assert found.summary.target.column == "test_loss"
 
 
 def test_a_task_replaces_what_a_scenario_trains():
@@ -290,7 +297,7 @@ def test_figures_and_pages(tmp_path):
 
 
 SCRIPT = """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import bsfl
 
 @dataclass(frozen=True)

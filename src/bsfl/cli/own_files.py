@@ -68,6 +68,6 @@ def check_trust(files: Iterable[Path], *, is_trusted: bool) -> None:
         if not is_trusted and not file.resolve().is_relative_to(Path.cwd()):
             raise InvalidInput(
                 f"{file} would be executed and is not below the current folder; if you trust it, "
-                "add --trust"
+                "run its scenario with bsfl run --trust"
             )
         say(f"executes {file}", errors)

@@ -264,11 +264,11 @@ class Scenario(Part):
         validation.cohort_fits(self.cohort_size, self.clients.n_clients)
         with at("[round]"):
             self._check_round()
-        if self.learning and self.clients.data:
-            raise InvalidInput("[clients.data] and [learning] both say how much data there is")
         if isinstance(self.learning, GivenTask):
             with at("[learning]"):
                 self.learning.make_task(self.clients.n_clients, self.first_seed)
+        elif self.learning and self.clients.data:
+            raise InvalidInput("[clients.data] and [learning] both say how much data there is")
         with at("[clients]"):
             clients = None if self.clients.is_custom else self.clients.build(0)
         for label, table in self.policies.items():

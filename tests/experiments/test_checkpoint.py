@@ -108,7 +108,7 @@ def test_a_finished_run_keeps_no_checkpoint(tmp_path, monkeypatch):
     [
         {"kind": "synchronous"},
         {"kind": "synchronous", "over_selection": 1.7, "late": "apply"},
-        {"kind": "buffered", "concurrency": 4, "buffer": 2},
+        {"kind": "buffered", "concurrency": 4, "buffer_size": 2},
     ],
     ids=["synchronous", "late", "buffered"],
 )

@@ -319,7 +319,7 @@ def test_clients_keep_their_names_from_the_log_and_the_data(tmp_path):
     saved(tmp_path / "data.npz", x=X, y=Y, client=OWNER)
     (tmp_path / "own.toml").write_text(OWN_DATA)
     scenario = read_scenario(tmp_path / "own.toml")
-    assert scenario.learning.kind == "client"
+    assert scenario.learning.partition_kind == "client"
     clients = scenario.simulated_clients(0)
     assert list(clients.ids) == ["phone-0", "phone-1", "phone-2", "phone-3"]
     assert clients.latencies(1, 0.0).tolist() == [seconds[name] for name in clients.ids]

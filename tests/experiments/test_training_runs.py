@@ -176,7 +176,7 @@ title = "images"
 rounds = 3
 cohort_size = 2
 seeds = 1
-fleet = { n_clients = 20, tau_min = 1.0, tau_max = 40.0, latency = { population = "lognormal" } }
+clients = { n_clients = 20, tau_min = 1.0, tau_max = 40.0, latency = { population = "lognormal" } }
 learning = { dataset = "fashion-mnist-small", batch_size = 20 }
 policies = { bsfl = {}, random = {} }
 """

@@ -105,7 +105,10 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "linear/bsfl": (shipped("linear-noniid", rounds=150, time_s=None), "bsfl"),
     "cnn/pace": (cnn(), "pace"),
     "cnn-apply/oort": (cnn(round={"over_selection": 1.4, "late": "apply"}), "oort"),
-    "cnn-buffer/pace": (cnn(round={"kind": "buffered", "concurrency": 8, "buffer": 3}), "pace"),
+    "cnn-buffer/pace": (
+        cnn(round={"kind": "buffered", "concurrency": 8, "buffer_size": 3}),
+        "pace",
+    ),
     "cnn-fast/pace": (cnn(learning__engine="fast"), "pace"),
 }
 

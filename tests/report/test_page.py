@@ -130,7 +130,7 @@ def test_the_page_shows_how_the_data_was_dealt(tmp_path):
     }
     scenario = parse_scenario(content, name="uneven", file="uneven.toml")
     scenario_report(run_scenario(scenario, tmp_path, jobs=1)).write(tmp_path)
-    split = scenario.learning.partition(12, seed=0)
+    split = scenario.learning.make_partition(12, seed=0)
     page = (tmp_path / "report.html").read_text()
     assert f"12 clients hold {split.sizes.min():,} to {split.sizes.max():,} samples" in page
     assert f"label skew {split.label_skew:.2f}" in page

@@ -94,7 +94,7 @@ def test_radius(study):
         early.append(results.records("paper-1")[seed]["duration_s"][:30].sum())
     assert first["time over genie at this Gini"].mean == pytest.approx(np.mean(ratios))
     assert first["exploration (s)"].mean == pytest.approx(np.mean(early))
-    regret = {r["index"]: r["regret over the paper's"] for r in rows if r["clients"] == "phones"}
+    regret = {r["index"]: r["regret over the paper's"] for r in rows if r["fleet"] == "phones"}
     assert regret["paper-5"].mean == 1.0
     assert regret["cucb-5"] is not None
     assert regret["cucb-1"] is None, "regret is measured in the objective's alpha"

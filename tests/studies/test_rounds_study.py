@@ -34,7 +34,7 @@ def test_every_scenario_runs_with_every_kind_of_rounds(tmp_path, monkeypatch):
     scenario = parse_scenario(CONTENT, name="moment", file="moment.toml")
     monkeypatch.setattr(rounds, "read_scenario", lambda _: scenario)
     small = {kind: {**table} for kind, table in rounds.ROUNDS.items()}
-    small["asynchronous"]["buffer"] = 2
+    small["asynchronous"]["buffer_size"] = 2
     monkeypatch.setattr(rounds, "ROUNDS", small)
     study = STUDIES.make("rounds", scenarios=("moment",))
     report = study.play(tmp_path, Effort(jobs=1))

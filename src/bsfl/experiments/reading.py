@@ -51,7 +51,7 @@ def read_scenario(file_or_name: str | Path) -> Scenario:
     Files that it names are relative to its own folder. Those with code are not executed.
 
     >>> read_scenario("phones").cohort_size
-    25
+    10
     """
     path = scenario_path(file_or_name)
     with at(path.name):

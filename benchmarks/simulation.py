@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from clock import machine
 
-from bsfl.experiments import find_scenario
+from bsfl.experiments import read_scenario
 from bsfl.simulation import simulate
 from bsfl.solvers import solve_exact
 
@@ -29,8 +29,8 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
-    scenario = find_scenario("regret-iid-500")
-    fleet = scenario.fleet.build(seed=0)
+    scenario = read_scenario("regret-iid-500")
+    fleet = scenario.clients.build(seed=0)
     rng = np.random.default_rng(0)
     u, g = rng.random(fleet.n_clients), rng.uniform(-1, 1, fleet.n_clients)
     rounds = simulate(

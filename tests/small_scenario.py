@@ -11,12 +11,12 @@ rounds = 30
 cohort_size = 3
 seeds = 2
 
-[fleet]
+[clients]
 n_clients = 12
 tau_min = 1.0
 tau_max = 60.0
 
-[fleet.latency]
+[clients.latency]
 population = "lognormal"
 
 [objective]

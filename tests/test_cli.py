@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from bsfl.cli.app import app
 from bsfl.experiments import open_results, shipped_scenarios
-from bsfl.extras import EXTRA_OF, pip_line
+from bsfl.extras import EXTRA_OF, PACKAGES, pip_line
 from bsfl.policies import POLICIES
 from bsfl.studies import FIGURES, PAPER_SCENARIOS, STUDIES
 from small_scenario import SMALL
@@ -263,7 +263,7 @@ def test_missing_extras_are_asked_for_at_once_by_the_command_that_needs_them(
     "words", [["--version"], ["policies"], ["scenarios"], ["advise", "--help"]]
 )
 def test_the_command_line_alone_is_enough_to_look_around(words):
-    others = [package for package, extra in EXTRA_OF.items() if extra != "cli"]
+    others = [package for package in EXTRA_OF if package not in PACKAGES["cli"]]
     done = without(others, *words)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout) > 10
@@ -333,6 +333,31 @@ def test_a_policy_that_cannot_play_is_refused_before_anything_runs(study, policy
     assert not (study / "out").exists()
 
 
+def test_a_run_names_the_files_that_it_executes_and_asks_about_those_from_elsewhere(
+    study, tmp_path_factory
+):
+    other = tmp_path_factory.mktemp("other") / "theirs.py"
+    for file in (study / "mine.py", other):
+        file.write_text("print('ALARM')\n" + OWN)
+    words = ["run", "study.toml", "--jobs", "1", "--seeds", "1", "--csv", "--policy"]
+    done = runner.invoke(app, [*words, "mine.py:LeastServed"])
+    assert done.exit_code == 0, done.output
+    said = f"executes {study / 'mine.py'}"
+    assert said in done.stderr
+    assert done.output.index(said) < done.output.index("ALARM")
+    words += [f"{other}:LeastServed", "--out", "elsewhere"]
+    refused = runner.invoke(app, words)
+    assert refused.exit_code == 2
+    assert f"{other} would be executed and is not below the current folder" in refused.output
+    assert "ALARM" not in refused.output
+    trusted = runner.invoke(app, [*words, "--trust"])
+    assert trusted.exit_code == 0, trusted.output
+    assert f"executes {other}" in trusted.stderr
+    again = runner.invoke(app, ["report", "elsewhere"])
+    assert again.exit_code == 0, again.output
+    assert "ALARM" not in again.output
+
+
 def test_settings_of_policies_on_the_command_line(study):
     (study / "mine.py").write_text(OWN.replace('far."""', 'far."""\n\n    patience: int = 1\n'))
     words = ["run", "study.toml", "--jobs", "1", "--seeds", "1", "--json"]
@@ -341,8 +366,8 @@ def test_settings_of_policies_on_the_command_line(study):
     assert done.exit_code == 0, done.output
     assert set(json.loads(done.stdout)["policies"]) == {"bsfl", "plain", "LeastServed"}
     played = open_results(study / "results" / "study").scenario.policies
-    assert played["LeastServed"][1] == {"patience": 5}
-    assert played["bsfl"][1]["alpha"] == 7.5
+    assert played["LeastServed"].settings == {"patience": 5}
+    assert played["bsfl"].settings["alpha"] == 7.5
 
 
 @pytest.mark.parametrize(

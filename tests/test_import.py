@@ -22,3 +22,9 @@ def test_scenarios_are_read_without_the_packages_that_run_them():
     code = "import sys, bsfl.experiments; print(*{'scipy', 'jax', 'joblib'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
+
+
+def test_a_missing_package_of_the_simulator_is_named():
+    code = "import sys; sys.modules['pydantic'] = None; import bsfl; bsfl.read_scenario"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "MissingExtra: this needs pydantic, which is not installed; run: pip" in run.stderr

@@ -40,7 +40,7 @@ from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import SimulatedClients, Sampled, lognormal
 from bsfl.learning import Evaluation, Update
 from bsfl.experiments import Results, open_results
-from bsfl.experiments import Scenario, find_scenario
+from bsfl.experiments import Scenario, read_scenario
 from bsfl.testing import PolicyDriver, check_policy
 from bsfl.types import State
 
@@ -109,7 +109,7 @@ def run(fleet: SimulatedClients) -> Comparison:
     print(found.headline(), found.table().markdown(), found.report("page.html"))
     print(bsfl.compare([LeastSelected(), "pace", UniformRandom()], "phones", rounds=3))
     results: Results = found.results
-    scenario: Scenario = find_scenario("phones")
+    scenario: Scenario = read_scenario("phones")
     print(open_results(Path("out")).seeds, results.seeds, scenario.title)
     return found
 

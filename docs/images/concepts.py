@@ -11,7 +11,7 @@ import numpy as np
 
 from bsfl import BSFL, CsUcb, Pace, UniformRandom
 from bsfl.estimators.fairness import gini
-from bsfl.experiments import find_scenario
+from bsfl.experiments import read_scenario
 from bsfl.report.plots import POLICY_LOOKS, Look
 from bsfl.simulation import Objective, simulate
 
@@ -26,8 +26,8 @@ LATE = 80  # the first of the rounds that are looked at closely
 
 def play(policy, seed, rounds=ROUNDS, scenario="phones", objective=None):
     """Return the fleet and the records of one policy with one seed of a scenario."""
-    scenario = find_scenario(scenario)
-    fleet = scenario.world(seed)
+    scenario = read_scenario(scenario)
+    fleet = scenario.clients.build(seed)
     records = simulate(
         policy,
         fleet,

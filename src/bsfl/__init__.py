@@ -7,6 +7,7 @@ from bsfl import policies
 from bsfl.estimators.indices import Lognormal, UCBIndex
 from bsfl.estimators.moments import CumulativeMean, Discounted, SlidingWindow
 from bsfl.estimators.participation import MaxGini, MinParticipation
+from bsfl.extras import optional_imports
 from bsfl.policies import *  # noqa: F403  (a new policy is named in one place)
 from bsfl.policy import PolicyWrapper, Selection
 from bsfl.scheduler import Scheduler
@@ -25,6 +26,7 @@ from bsfl.types import (
 
 if TYPE_CHECKING:
     from bsfl.experiments.comparison import Comparison, compare
+    from bsfl.experiments.reading import read_scenario
 
 __version__ = "0.2.0"
 
@@ -51,10 +53,11 @@ __all__ = [
     "SlidingWindow",
     "UCBIndex",
     "compare",
+    "read_scenario",
 ]
 __all__ += policies.__all__
 
-LAZY = ("Comparison", "compare")
+LAZY = ("Comparison", "compare", "read_scenario")
 """Names that import the simulator, so they are imported when they are first used."""
 
 
@@ -65,4 +68,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'bsfl' has no attribute {name!r}")
-    return getattr(import_module("bsfl.experiments.comparison"), name)
+    with optional_imports():
+        return getattr(import_module("bsfl.experiments"), name)

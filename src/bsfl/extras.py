@@ -13,8 +13,8 @@ from typing import Any
 from bsfl.errors import InvalidInput, MissingExtra, WorkerDied
 
 PACKAGES = {
-    "cli": ("typer", "rich"),
-    "sim": ("joblib", "jax", "jaxlib", "optax", "scipy"),
+    "cli": ("typer", "rich", "pydantic"),
+    "sim": ("joblib", "jax", "jaxlib", "optax", "pydantic", "scipy"),
     "fast": ("numba",),
     "plots": ("matplotlib", "plotly"),
     "data": ("pooch", "requests", "urllib3", "platformdirs", "PIL"),

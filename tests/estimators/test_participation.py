@@ -18,15 +18,13 @@ from bsfl._core.events import Join, Leave
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
 from bsfl.estimators.participation import LearnedWeight, participation_ratios
-from bsfl.experiments.clients_spec import ClientsSpec
+from bsfl.experiments.clients_spec import Clients
 from bsfl.simulation import simulate
 from bsfl.testing import PolicyDriver
 from saved_state import saved_state
 
 K, M = 200, 10
-PHONES = ClientsSpec(
-    n_clients=K, tau_min=2.0, tau_max=180.0, population="phones", population_settings={}
-)
+PHONES = Clients(n_clients=K, tau_min=2.0, tau_max=180.0, latency={"population": "phones"})
 BERNSTEIN = UCBIndex(confidence_width="bernstein")
 NO_WIDTH = UCBIndex(confidence_width="none")
 

@@ -3,7 +3,7 @@
 import gc
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 
 import bsfl
 from bsfl.errors import InvalidInput, MissingExtra
-from bsfl.experiments import open_results, run_scenario
+from bsfl.experiments import open_results, run_scenario, summarise
 from bsfl.learning import Evaluation, Update
 from bsfl.simulation import SimulatedClients, lognormal
 from small_scenario import SMALL, parse
@@ -41,13 +41,15 @@ class LeastServed(bsfl.Policy):
         state.invitations[report.invited] += 1
 
 
+@dataclass(frozen=True)
 class MeanTask:
     """Clients hold one number each, and the model is to be their mean."""
 
+    first: float = 0.0
     n_clients, samples = 12, np.arange(1, 13)
 
     def init(self, seed):
-        return 0.0
+        return self.first
 
     def train(self, params, clients, *, t, seed):
         return [
@@ -68,7 +70,7 @@ def twelve(seed=0):
     return SimulatedClients(latency=latency, tau_min=0.5, tau_max=60.0, seed=seed)
 
 
-OF_FLEET = {"cohort_size": 3, "rounds": 8, "seeds": 2, **QUIET}
+OF_CLIENTS = {"cohort_size": 3, "rounds": 8, "seeds": 2, **QUIET}
 
 
 def test_policies_may_be_names_classes_instances_or_stand_in_files(tmp_path, monkeypatch):
@@ -78,7 +80,7 @@ def test_policies_may_be_names_classes_instances_or_stand_in_files(tmp_path, mon
     given = ["pace", bsfl.BSFL(alpha=3.0), bsfl.UniformRandom, LeastServed(), "mine.py:Mine"]
     found = bsfl.compare(given, parse(), seeds=2, **QUIET)
     assert list(found.summary.policies) == ["pace", "bsfl", "random", "LeastServed", "Mine"]
-    assert found.results.scenario.policies["bsfl"][1]["alpha"] == 3.0
+    assert found.results.scenario.policies["bsfl"].settings["alpha"] == 3.0
     by_label = bsfl.compare({"a": LeastServed, "b": LeastServed(2)}, parse(), seeds=1, **QUIET)
     assert list(by_label.summary.policies) == ["a", "b"]
     one = bsfl.compare(LeastServed(), parse(), seeds=1, **QUIET)
@@ -132,15 +134,22 @@ def test_a_label_or_a_title_cannot_write_html():
     assert "<script>" not in found._repr_html_()
 
 
-def test_a_fleet_with_a_task_of_its_own():
-    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_FLEET)
+def test_clients_with_a_task_of_their_own():
+    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_CLIENTS)
     records = found.results.records("random")[0]
     assert records["test_loss"][-1] < records["test_loss"][0] < 5.5**2
     assert " reached loss " in found.headline()
-    made = bsfl.compare(["random"], twelve, lambda n_clients, rng: MeanTask(), **OF_FLEET)
-    same, other = (bsfl.compare("random", f, **OF_FLEET).results for f in (twelve(), twelve))
+    made = bsfl.compare(["random"], twelve, lambda n_clients, rng: MeanTask(), **OF_CLIENTS)
+    same, other = (bsfl.compare("random", f, **OF_CLIENTS).results for f in (twelve(), twelve))
     assert np.array_equal(same.column("random", "clock_s")[0], other.column("random", "clock_s")[0])
     assert made.summary.target is not None
+
+
+def test_a_task_may_stand_beside_data_sizes():
+    clients = replace(twelve(), samples=np.full(12, 5.0))
+    for given in (clients, parse(clients__data={"mean_samples": 50})):
+        found = bsfl.compare("random", given, MeanTask(), **OF_CLIENTS)
+        assert found.summary.target.column == "test_loss"
 
 
 def test_a_task_replaces_what_a_scenario_trains():
@@ -149,7 +158,7 @@ def test_a_task_replaces_what_a_scenario_trains():
 
 
 def test_a_folder_is_continued_and_gains_policies_and_seeds(tmp_path, capsys):
-    kept = {"folder": tmp_path / "out", **OF_FLEET}
+    kept = {"folder": tmp_path / "out", **OF_CLIENTS}
     first = bsfl.compare([LeastServed(), "random"], twelve(), **kept)
     files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.run")}
     kept |= {"seeds": 3, "progress": True}
@@ -167,52 +176,52 @@ def test_a_folder_is_continued_and_gains_policies_and_seeds(tmp_path, capsys):
     ("changes", "message"),
     [
         ({"policies": LeastServed(1)}, "differs in policies.LeastServed"),
-        ({"scenario_or_fleet": twelve(3)}, "differs in fleet"),
+        ({"scenario": twelve(3)}, "differs in clients"),
         ({"rounds": 9}, "differs in rounds"),
     ],
 )
 def test_a_folder_of_something_else_is_refused(tmp_path, changes, message):
-    given = {"policies": LeastServed(), "scenario_or_fleet": twelve(), **OF_FLEET}
+    given = {"policies": LeastServed(), "scenario": twelve(), **OF_CLIENTS}
     bsfl.compare(**given, folder=tmp_path)
     with pytest.raises(InvalidInput, match=message):
         bsfl.compare(**given | changes, folder=tmp_path)
 
 
-def test_a_rule_that_was_changed_is_another_rule(tmp_path):
-    def rule(order):
-        class Rule(LeastServed):
-            def observe(self, state, context, report):
-                state.invitations[report.invited] += order
+def test_objects_are_resumed_by_class_and_settings_and_never_by_guessing(tmp_path):
+    class Opaque(LeastServed):
+        def __repr__(self):
+            return object.__repr__(self)
 
-        return Rule()
-
-    for _ in range(2):
-        bsfl.compare(rule(1), twelve(), **OF_FLEET, folder=tmp_path)
-
-    class Rule(LeastServed):
-        def observe(self, state, context, report):
-            state.invitations[report.invited] -= 1
-
-    for other in (rule(2), Rule()):
-        with pytest.raises(InvalidInput, match="differs in policies.Rule"):
-            bsfl.compare({"Rule": other}, twelve(), **OF_FLEET, folder=tmp_path)
+    kept = OF_CLIENTS | {"folder": tmp_path / "a"}
+    bsfl.compare(LeastServed(2), twelve(), MeanTask(2.0), **kept)
+    bsfl.compare(LeastServed(2), twelve(), MeanTask(2.0), **kept)
+    with pytest.raises(InvalidInput, match=r"differs in learning\)"):
+        bsfl.compare(LeastServed(2), twelve(), MeanTask(3.0), **kept)
+    for policies, task in ((Opaque(), None), ("random", lambda n_clients, rng: MeanTask())):
+        kept["folder"] = tmp_path / f"{policies}"
+        bsfl.compare(policies, twelve(), task, **kept)
+        with pytest.raises(InvalidInput, match="nothing shows whether .* is the same"):
+            bsfl.compare(policies, twelve(), task, **kept)
 
 
-def test_a_fleet_that_was_given_as_an_object_cannot_be_opened_without_it(tmp_path):
-    bsfl.compare("random", twelve(), folder=tmp_path, **OF_FLEET)
-    with pytest.raises(InvalidInput, match="was given to bsfl.compare as an object"):
-        open_results(tmp_path)
+def test_results_of_objects_are_opened_without_them_and_run_with_them_alone(tmp_path):
+    found = bsfl.compare(LeastServed(), twelve(), **OF_CLIENTS, folder=tmp_path)
+    results = open_results(tmp_path)
+    assert summarise(results).as_json() == found.summary.as_json()
+    assert results.scenario.policies["LeastServed"].object == "LeastServed"
+    with pytest.raises(InvalidInput, match=r"SimulatedClients was given .* as an object"):
+        run_scenario(results.scenario, tmp_path, seeds=3, jobs=1)
 
 
 def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = bsfl.compare("random", twelve(), **OF_FLEET)
+    found = bsfl.compare("random", twelve(), **OF_CLIENTS)
     assert len(list(tmp_path.iterdir())) == 1
     del found
     gc.collect()
     assert not list(tmp_path.iterdir())
     with pytest.raises(InvalidInput, match=r"^\w+ \[policies.oort\]: .*needs losses"):
-        bsfl.compare("oort", twelve(), **OF_FLEET)
+        bsfl.compare("oort", twelve(), **OF_CLIENTS)
     assert not list(tmp_path.iterdir())
 
 
@@ -225,10 +234,30 @@ def test_after_an_interrupt_it_says_what_is_kept(tmp_path, monkeypatch, is_kept)
     monkeypatch.setattr("bsfl.experiments.results.Results.write", interrupt)
     folder = tmp_path / "out" if is_kept else None
     with pytest.raises(KeyboardInterrupt) as stop:
-        bsfl.compare("random", twelve(), **OF_FLEET, folder=folder)
+        bsfl.compare("random", twelve(), **OF_CLIENTS, folder=folder)
     kept = f"interrupted: 0 of 2 runs are in {folder}; the same command resumes"
     assert str(stop.value) == (kept if is_kept else "interrupted; folder= keeps finished runs")
     assert is_kept or not list(tmp_path.iterdir())
+
+
+def test_a_file_needs_no_policies_until_it_is_run(tmp_path):
+    (tmp_path / "bare.toml").write_text(SMALL[: SMALL.index("[policies.bsfl]")])
+    found = bsfl.compare("random", tmp_path / "bare.toml", seeds=1, **QUIET)
+    assert list(found.summary.policies) == ["random"]
+    with pytest.raises(InvalidInput, match="bare: there must be at least one policy"):
+        run_scenario(bsfl.read_scenario(tmp_path / "bare.toml"), tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeds_may_be_named():
+    whole = bsfl.compare("random", parse(), seeds=5, **QUIET).results.records("random")
+    some = bsfl.compare("random", parse(), seeds=[3, 4], **QUIET).results
+    assert some.scenario.first_seed == 3
+    for one, same in zip(some.records("random"), whole[3:], strict=True):
+        assert one.tobytes() == same.tobytes()
+    for wrong in ([], [3, 5], [4, 3]):
+        with pytest.raises(InvalidInput, match="seeds must be a number, or seeds that follow"):
+            bsfl.compare("random", parse(), seeds=wrong, **QUIET)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +266,10 @@ def test_after_an_interrupt_it_says_what_is_kept(tmp_path, monkeypatch, is_kept)
         (["random", bsfl.UniformRandom()], {}, "two policies are called 'random'; name them"),
         ([], {}, "at least one policy"),
         (["rndom"], {}, "unknown policy 'rndom'; did you mean 'random'?"),
-        ([3], {}, "a policy must be a name, mine.py:Class, a class or an instance"),
+        ([3], {}, "a policy must be a table, a name, mine.py:Class, a class or"),
         ({"a b": "random"}, {}, "a policy's label may hold letters, digits"),
-        (["random"], {"cohort_size": None}, "a fleet needs cohort_size=..., and rounds="),
-        (["random"], {"rounds": None}, "a fleet needs cohort_size=..., and rounds="),
+        (["random"], {"cohort_size": None}, "clients need cohort_size=..., and rounds="),
+        (["random"], {"rounds": None}, "clients need cohort_size=..., and rounds="),
         (["random"], {"cohort_size": 13}, "cohort_size must be between 1 and the 12"),
         (["random"], {"seeds": 0}, "seeds must be a whole number of at least 1"),
         (["random"], {"jobs": 0}, "jobs must be -1 or at least 1"),
@@ -248,7 +277,7 @@ def test_after_an_interrupt_it_says_what_is_kept(tmp_path, monkeypatch, is_kept)
 )
 def test_mistakes_are_named(policies, changes, message):
     with pytest.raises(InvalidInput, match=message):
-        bsfl.compare(policies, twelve(), **OF_FLEET | changes)
+        bsfl.compare(policies, twelve(), **OF_CLIENTS | changes)
 
 
 def test_a_wrong_scenario_or_task_is_named():
@@ -256,23 +285,23 @@ def test_a_wrong_scenario_or_task_is_named():
         bsfl.compare("random", "phons")
     with pytest.raises(InvalidInput, match="time_s must be a finite number above 0"):
         bsfl.compare("random", "phones", rounds=10, time_s=-5.0)
-    with pytest.raises(InvalidInput, match="must have the fleet's 100 clients, got 12"):
+    with pytest.raises(InvalidInput, match="must have the 100 clients, got 12"):
         bsfl.compare("random", "phones", MeanTask())
     with pytest.raises(InvalidInput, match="a task must have n_clients, samples, init, train"):
-        bsfl.compare("random", twelve(), lambda n, rng: 3, **OF_FLEET)
+        bsfl.compare("random", twelve(), lambda n, rng: 3, **OF_CLIENTS)
     with pytest.raises(InvalidInput, match="must return SimulatedClients, got 3"):
-        bsfl.compare("random", lambda seed: 3, **OF_FLEET)
+        bsfl.compare("random", lambda seed: 3, **OF_CLIENTS)
 
 
 def test_what_is_missing_is_asked_for_before_anything_is_begun(monkeypatch):
     monkeypatch.setitem(sys.modules, "joblib", None)
     with pytest.raises(MissingExtra, match="this needs joblib, .* run: pip install .*sim"):
-        bsfl.compare("random", twelve(), **OF_FLEET)
+        bsfl.compare("random", twelve(), **OF_CLIENTS)
 
 
 @pytest.mark.slow
 def test_figures_and_pages(tmp_path):
-    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_FLEET)
+    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_CLIENTS)
     found.plot().savefig(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert found.plot()._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"
@@ -283,7 +312,7 @@ def test_figures_and_pages(tmp_path):
 
 
 SCRIPT = """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import bsfl
 
 @dataclass(frozen=True)

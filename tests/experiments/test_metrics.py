@@ -54,8 +54,8 @@ class Runs:
     def __init__(self, runs, **scenario):
         self.runs, self.seeds = runs, len(next(iter(runs.values())))
         self.scenario = SimpleNamespace(
-            policies={k: (k, {}) for k in runs},
-            fleet=SimpleNamespace(n_clients=4),
+            policies={k: SimpleNamespace(name=k) for k in runs},
+            clients=SimpleNamespace(n_clients=4),
             cohort_size=2,
             rounds=4,
             time_s=np.inf,
@@ -161,16 +161,17 @@ def test_every_policy_can_reach_the_target():
 def test_the_baseline_is_random_selection_or_else_weighted():
     sizes = {"mean_samples": 100}
     both = {"a": {"policy": "weighted"}, "b": {"policy": "random"}}
-    assert baseline(parse(policies=both, fleet__data=sizes)) == "b"
-    assert baseline(parse(policies={"a": both["a"]}, fleet__data=sizes)) == "a"
+    assert baseline(parse(policies=both, clients__data=sizes)) == "b"
+    assert baseline(parse(policies={"a": both["a"]}, clients__data=sizes)) == "a"
     assert baseline(parse(policies={"c": {"policy": "age"}})) is None
 
 
 def test_fair_numbers_follow_the_weights_of_the_objective():
     """With the weights 4, 2, 1, 1 and 8 participations these are the fair numbers, too."""
-    fleet = SimpleNamespace(significance=np.array([4.0, 2.0, 1.0, 1.0]))
+    clients = SimpleNamespace(significance=np.array([4.0, 2.0, 1.0, 1.0]))
     objective = SimpleNamespace(generalization="weighted")
-    results = Runs({"mine": [run([1, 1, 1, 1])]}, objective=objective, build_fleet=lambda _: fleet)
+    results = Runs({"mine": [run([1, 1, 1, 1])]}, objective=objective)
+    results.simulated_clients = lambda index: clients
     found = measured(results, "mine")
     assert (found["min_participation"], found["max_participation"]) == ([0.0], [1.5]), "0/1, 3/2"
 

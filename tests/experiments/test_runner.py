@@ -38,7 +38,7 @@ def files(folder):
 
 def test_records_hold_what_the_simulation_said(finished):
     scenario = finished.scenario
-    fleet = scenario.build_fleet(1)
+    fleet = scenario.simulated_clients(1)
     records = list(
         simulate(
             scenario.policy("bsfl", fleet),
@@ -98,10 +98,10 @@ def test_more_seeds_extend_a_folder(finished, tmp_path):
     assert contents(tmp_path) == contents(finished.folder)
 
 
-def test_a_split_that_cannot_be_dealt_is_named_with_its_table(tmp_path):
-    split = {"kind": "dirichlet", "alpha": -1.0}
-    learning = {"dataset": "fashion-mnist-small", "split": split}
-    with pytest.raises(InvalidInput, match=r"study: \[learning\.split\]: alpha must be a finite"):
+def test_a_partition_that_cannot_be_made_is_named_with_its_table(tmp_path):
+    partition = {"kind": "dirichlet", "alpha": -1.0}
+    learning = {"dataset": "fashion-mnist-small", "partition": partition}
+    with pytest.raises(InvalidInput, match=r"\[learning\.partition\]: alpha must be a finite"):
         run_scenario(parse(learning=learning), tmp_path, jobs=1)
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,7 @@ def content(**learning):
         "time_s": 400.0,
         "cohort_size": 4,
         "seeds": 2,
-        "fleet": {
+        "clients": {
             "n_clients": 20,
             "tau_min": 1.0,
             "tau_max": 40.0,
@@ -99,13 +98,13 @@ def test_a_regression_is_timed_to_a_loss(finished):
     assert (summary["rounds"], summary["time_s"]) == (None, 400.0)
 
 
-def test_data_sizes_of_the_fleet_are_those_of_the_split():
-    uneven = scenario(split={"kind": "quantity", "sigma": 1.0, "quality": [0.5, 1.0]})
-    split = uneven.learning.partition(20, seed=3)
-    fleet = uneven.build_fleet(3)
-    assert fleet.samples.tolist() == split.sizes.tolist()
-    assert fleet.quality.tolist() == split.quality.tolist()
-    assert uneven.training(3).task.samples.tolist() == split.sizes.tolist()
+def test_data_sizes_of_the_clients_are_those_of_the_partition():
+    uneven = scenario(partition={"kind": "quantity", "sigma": 1.0, "quality": [0.5, 1.0]})
+    partition = uneven.learning.make_partition(20, seed=3)
+    fleet = uneven.simulated_clients(3)
+    assert fleet.samples.tolist() == partition.sizes.tolist()
+    assert fleet.quality.tolist() == partition.quality.tolist()
+    assert uneven.training(3).task.samples.tolist() == partition.sizes.tolist()
 
 
 def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
@@ -115,7 +114,7 @@ def test_only_those_who_answered_in_time_train_and_policies_hear_their_losses():
         def observe(self, state, context, seen):
             heard.append(seen)
 
-    fleet = scenario().build_fleet(0)
+    fleet = scenario().simulated_clients(0)
     trained = []
 
     class Spy:
@@ -168,7 +167,7 @@ title = "images"
 rounds = 3
 cohort_size = 2
 seeds = 1
-fleet = { n_clients = 20, tau_min = 1.0, tau_max = 40.0, latency = { population = "lognormal" } }
+clients = { n_clients = 20, tau_min = 1.0, tau_max = 40.0, latency = { population = "lognormal" } }
 learning = { dataset = "fashion-mnist-small", batch_size = 20 }
 policies = { bsfl = {}, random = {} }
 """
@@ -212,8 +211,14 @@ def test_threads_of_a_process_are_the_users_choice(monkeypatch, tmp_path):
             {"learning_rat": 1},
             r"\[learning\]: unknown key 'learning_rat'; did you mean 'learning_r",
         ),
-        ({"split": {"kind": "random"}}, r"\[learning\]: unknown split 'random'; known are iid"),
-        ({"split": {"kind": "iid", "alpha": 1}}, r"\[learning\]: unknown key 'alpha'"),
+        (
+            {"partition": {"kind": "random"}},
+            r"\[learning.partition\]: unknown partition 'random'; known",
+        ),
+        (
+            {"partition": {"kind": "iid", "alpha": 1}},
+            r"\[learning.partition\]: unknown key 'alpha'",
+        ),
         (
             {"evaluate_every_s": -1},
             "evaluate_every_s must be a finite number of at least 0, got -1",
@@ -240,15 +245,18 @@ def test_a_run_that_diverges_sets_no_target(tmp_path):
 
 def test_noise_needs_samples_of_ones_own(tmp_path):
     shared = {"kind": "iid", "samples": 2000, "reuse": True, "quality": [0.0, 1.0]}
-    with pytest.raises(InvalidInput, match="noise needs a split in which no two clients share"):
-        run_scenario(scenario(split=shared), tmp_path, jobs=1)
+    with pytest.raises(InvalidInput, match="noise needs a partition in which no two clients share"):
+        run_scenario(scenario(partition=shared), tmp_path, jobs=1)
 
 
 def test_mistakes_in_training_show_before_anything_runs(tmp_path):
     for learning, message in (
-        ({"learning_rate": -1.0}, r"lessons \[learning\]: learning_rate must be"),
-        ({"optimizer": "adm"}, r"lessons \[learning\]: optimizer must be one of"),
-        ({"split": {"kind": "iid", "samples": 10**6}}, "lessons: "),
+        ({"learning_rate": -1.0}, r"lessons.toml \[learning\]: learning_rate must be"),
+        ({"optimizer": "adm"}, r"lessons.toml \[learning\]: optimizer must be 'sgd' or 'adam'"),
+        (
+            {"partition": {"kind": "iid", "samples": 10**6}},
+            r"lessons \[learning.partition\]: samples",
+        ),
     ):
         with pytest.raises(InvalidInput, match=message):
             run_scenario(scenario(**learning), tmp_path, jobs=1)
@@ -265,14 +273,14 @@ def test_policies_that_need_losses_are_tried_with_losses(tmp_path):
     )
     assert all(len(results.run(label, 0).records) for label in table["policies"])
     del table["learning"]
-    table["fleet"] = table["fleet"] | {"data": {}}
+    table["clients"] = table["clients"] | {"data": {}}
     with pytest.raises(InvalidInput, match=r"\[policies.afl\]: this policy needs losses"):
         parse_scenario(table, name="idle", file="idle.toml")
 
 
 def test_two_tables_about_data_are_refused():
     both = content()
-    both["fleet"]["data"] = {"mean_samples": 10}
+    both["clients"]["data"] = {"mean_samples": 10}
     with pytest.raises(InvalidInput, match="both say how much data there is"):
         parse_scenario(both, name="x", file="x.toml")
     neither = content()
@@ -297,12 +305,12 @@ def test_the_fast_engine_is_chosen_in_the_scenario(tmp_path):
     pytest.importorskip("numba")
     images = {"dataset": "fashion-mnist-small", "batch_size": 100, "evaluate_every_s": 300.0}
     fast = scenario(**images, engine="fast")
-    short = replace(fast, time_s=40.0, seeds=1)
+    short = fast.changed(time_s=40.0, seeds=1)
     whole, _ = (run_scenario(short, tmp_path / name, jobs=1) for name in ("one", "two"))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert "numba" in json.loads((whole.folder / "manifest.json").read_text())["versions"]
     for settings, message in (
-        ({"engine": "torch"}, "engine must be one of jax, fast, got 'torch'"),
+        ({"engine": "torch"}, "engine must be 'jax' or 'fast', got 'torch'"),
         ({"engine": "fast"}, 'engine "fast" is for images'),
     ):
         with pytest.raises(InvalidInput, match=message):

@@ -137,7 +137,7 @@ def shown(record: Any, *, trains: bool) -> list[Any]:
 def regret_records(label: str, rounds: int) -> Iterator[tuple[list[int], float]]:
     """Yield the cohort and the regret of every round of a policy of scenarios/regret-iid.toml."""
     scenario = read_scenario(SCENARIO)
-    fleet = scenario.build_fleet(0)
+    fleet = scenario.simulated_clients(0)
     policy = scenario.policy(label, fleet)
     for record in play(scenario, policy, fleet, 0, rounds=rounds, objective=scenario.objective):
         yield list(record.cohort), record.regret

@@ -37,7 +37,7 @@ RENAMED = {"t": "round"}
 def records(content: dict[str, Any], label: str) -> list[dict[str, Any]]:
     """Return the records of one policy of a scenario in its first world, seed 0."""
     scenario = parse_scenario(content, name="golden", file="golden.toml")
-    fleet = scenario.build_fleet(0)
+    fleet = scenario.simulated_clients(0)
     policy, training = scenario.policy(label, fleet), scenario.training(0, workers=1)
     played = play(scenario, policy, fleet, 0, objective=None, training=training)
     return [
@@ -74,7 +74,7 @@ def cnn(**changes: Any) -> dict[str, Any]:
         "rounds": 30,
         "cohort_size": 5,
         "seeds": 1,
-        "fleet": {
+        "clients": {
             "n_clients": 30,
             "tau_min": 1.0,
             "tau_max": 60.0,
@@ -86,7 +86,7 @@ def cnn(**changes: Any) -> dict[str, Any]:
             "network": "cnn",
             "batch_size": 20,
             "learning_rate": 0.05,
-            "split": {"kind": "dirichlet", "alpha": 0.3},
+            "partition": {"kind": "dirichlet", "alpha": 0.3},
         },
         "policies": {"pace": {}, "oort": {}},
     }
@@ -105,7 +105,10 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
     "linear/bsfl": (shipped("linear-noniid", rounds=150, time_s=None), "bsfl"),
     "cnn/pace": (cnn(), "pace"),
     "cnn-apply/oort": (cnn(round={"over_selection": 1.4, "late": "apply"}), "oort"),
-    "cnn-buffer/pace": (cnn(round={"kind": "buffered", "concurrency": 8, "buffer": 3}), "pace"),
+    "cnn-buffer/pace": (
+        cnn(round={"kind": "buffered", "concurrency": 8, "buffer_size": 3}),
+        "pace",
+    ),
     "cnn-fast/pace": (cnn(learning__engine="fast"), "pace"),
 }
 

@@ -277,11 +277,14 @@ def test_a_custom_split_is_made_of_positions():
             lambda: with_label_noise(iid([0, 0], 1, rng()), rng(), share=(0, 1)),
             "label noise needs at least 2 labels",
         ),
-        (lambda: make_partition("idd", [0], 1, seed=0), "unknown split 'idd'; did you mean 'iid'"),
+        (
+            lambda: make_partition("idd", [0], 1, seed=0),
+            "unknown partition 'idd'; did you mean 'iid'",
+        ),
         (lambda: make_partition("dirichlet", [0], 1, seed=0), "needs a value for alpha"),
         (
             lambda: make_partition("iid", [0], 1, seed=0, alpha=1),
-            "split 'iid' has no setting 'alpha'; known are samples, reuse",
+            "partition 'iid' has no setting 'alpha'; known are samples, reuse",
         ),
     ],
 )

@@ -21,7 +21,7 @@ def results(tmp_path_factory):
         "rounds": 40,
         "cohort_size": 3,
         "seeds": 2,
-        "fleet": {
+        "clients": {
             "n_clients": 12,
             "tau_min": 1.0,
             "tau_max": 60.0,
@@ -63,14 +63,14 @@ def test_markup_in_names_is_text(page):
 
 
 def test_learned_speeds_by_hand(results):
-    fleet = results.scenario.fleet.build(0)
+    fleet = results.scenario.clients.build(0)
     records = results.run("random", 0).records
     seen = [
         fleet.tau_min / min(fleet.latencies(int(r["round"]), 0.0)[5], fleet.tau_max)
         for r in records
         if 5 in r["cohort"]
     ]
-    speeds = learned_speeds(results, "random", 0)
+    speeds = learned_speeds(results, "random", results.simulated_clients(0))
     assert speeds.count[5] == len(seen)
     assert speeds.mean[5] == pytest.approx(np.mean(seen))
     assert speeds.half[5] == pytest.approx(1.96 * np.std(seen, ddof=1) / len(seen) ** 0.5)
@@ -84,7 +84,7 @@ def test_availability_by_the_clock_is_drawn_again_at_the_same_time(tmp_path):
         "title": "by the clock",
         "rounds": 40,
         "cohort_size": 3,
-        "fleet": {
+        "clients": {
             "n_clients": 12,
             "tau_min": 1.0,
             "tau_max": 60.0,
@@ -98,7 +98,7 @@ def test_availability_by_the_clock_is_drawn_again_at_the_same_time(tmp_path):
     records = results.run("random", 0).records
     n_asked, n_lost = np.sum(records["cohort"] >= 0), records["n_timeouts"].sum()
     assert 0 < n_lost < n_asked
-    speeds = learned_speeds(results, "random", 0)
+    speeds = learned_speeds(results, "random", results.simulated_clients(0))
     # an answer takes 10 s, a lost one shows the deadline of 60 s
     expected = (n_asked - n_lost) / 10 + n_lost / 60
     assert np.nansum(speeds.mean * speeds.count) == pytest.approx(expected)
@@ -111,7 +111,7 @@ def test_the_page_shows_how_the_data_was_dealt(tmp_path):
         "rounds": 3,
         "cohort_size": 3,
         "seeds": 1,
-        "fleet": {
+        "clients": {
             "n_clients": 12,
             "tau_min": 1.0,
             "tau_max": 60.0,
@@ -119,13 +119,18 @@ def test_the_page_shows_how_the_data_was_dealt(tmp_path):
         },
         "learning": {
             "dataset": "fashion-mnist-small",
-            "split": {"kind": "dirichlet", "alpha": 0.3, "size_sigma": 0.5, "quality": [0.5, 1.0]},
+            "partition": {
+                "kind": "dirichlet",
+                "alpha": 0.3,
+                "size_sigma": 0.5,
+                "quality": [0.5, 1.0],
+            },
         },
         "policies": {"random": {}},
     }
     scenario = parse_scenario(content, name="uneven", file="uneven.toml")
     scenario_report(run_scenario(scenario, tmp_path, jobs=1)).write(tmp_path)
-    split = scenario.learning.partition(12, seed=0)
+    split = scenario.learning.make_partition(12, seed=0)
     page = (tmp_path / "report.html").read_text()
     assert f"12 clients hold {split.sizes.min():,} to {split.sizes.max():,} samples" in page
     assert f"label skew {split.label_skew:.2f}" in page

@@ -6,7 +6,6 @@ import pytest
 from bsfl import Pace
 from bsfl.errors import InvalidInput
 from bsfl.estimators import response_value
-from bsfl.experiments.clients_spec import FalseReportsSpec
 from bsfl.policies import UniformRandom
 from bsfl.simulation import SimulatedClients, lognormal, simulate
 from bsfl.simulation.false_reports import FalseReports, MaliciousClients
@@ -58,10 +57,10 @@ def test_the_policy_receives_false_reports_and_the_clock_the_truth():
 
 
 def test_a_scenario_may_have_malicious_clients():
-    clients = parse(fleet__false_reports={"share": 0.25, "time": True}).build_fleet(0)
+    clients = parse(clients__false_reports={"share": 0.25, "time": True}).simulated_clients(0)
     assert clients.malicious.is_malicious.sum() == 3, "a quarter of 12"
-    with pytest.raises(InvalidInput, match=r"\[fleet.false_reports\]: missing key 'share'"):
-        parse(fleet__false_reports={"time": True})
+    with pytest.raises(InvalidInput, match=r"\[clients.false_reports\]: missing key 'share'"):
+        parse(clients__false_reports={"time": True})
 
 
 @pytest.mark.parametrize(
@@ -69,13 +68,13 @@ def test_a_scenario_may_have_malicious_clients():
     [
         ({"share": 1.5, "time": True}, "share must be between 0 and 1, got 1.5"),
         ({"share": 0.1}, "something must be false"),
-        ({"share": 0.1, "time": "yes"}, "time must be true or false, got 'yes'"),
+        ({"share": 0.1, "time": "yes"}, "time must be a valid boolean, got 'yes'"),
         ({"share": 0.1, "loss": 0}, "loss must be a finite number above 0"),
     ],
 )
 def test_wrong_settings_are_rejected(settings, message):
     with pytest.raises(InvalidInput, match=message):
-        FalseReportsSpec(**settings)
+        parse(clients__false_reports=settings)
 
 
 def test_a_tenth_of_malicious_clients_moves_the_exponent_of_pace_little():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bsfl.estimators.fairness import gini
-from bsfl.experiments import find_scenario, parse_scenario, run_scenario
+from bsfl.experiments import read_scenario, run_scenario
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.report import figures_matplotlib
 from bsfl.studies import ABLATIONS, STUDIES, ablations, radius
@@ -16,19 +16,17 @@ TRAINING = {"rounds", "malicious-clients"}
 
 def shrunken(name):
     """Return a scenario with 20 clients, 2 a round, and 60 rounds."""
-    source = dict(find_scenario(name).source)
-    fleet = {**source["fleet"], "n_clients": 20}
-    if "drift" in fleet:
-        fleet["drift"] = {**fleet["drift"], "at": 31}
-    source |= {"fleet": fleet, "cohort_size": 2, "seeds": 2, "rounds": 60}
-    source.pop("time_s", None)
-    source.pop("learning", None)
-    return parse_scenario(source, name=name, file=name)
+    scenario = read_scenario(name)
+    clients = scenario.clients.changed(n_clients=20)
+    if clients.drift:
+        clients = clients.changed(drift=clients.drift.changed(at=31))
+    length = {"rounds": 60, "time_s": None, "seeds": 2}
+    return scenario.changed(clients=clients, cohort_size=2, learning=None, **length)
 
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    monkeypatch.setattr(ablations, "find_scenario", shrunken)
+    monkeypatch.setattr(ablations, "read_scenario", shrunken)
     monkeypatch.setattr(ablations, "FLOOR_ROUNDS", 60)
 
     def run(name):

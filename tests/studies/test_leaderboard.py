@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
-from bsfl.experiments import find_scenario, open_results, parse_scenario, run_scenario
+from bsfl.experiments import open_results, parse_scenario, read_scenario, run_scenario
 from bsfl.experiments.metrics import METRICS, at_equal_times, evaluated, find_target, time_to
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.experiments.summary import summarise
@@ -21,13 +21,13 @@ CONTENT = {
     "time_s": 120.0,
     "cohort_size": 3,
     "seeds": 2,
-    "fleet": {
+    "clients": {
         "n_clients": 15,
         "tau_min": 1.0,
         "tau_max": 60.0,
         "latency": {"population": "lognormal"},
     },
-    "learning": {"dataset": "fashion-mnist-small", "split": {"kind": "iid", "samples": 20}},
+    "learning": {"dataset": "fashion-mnist-small", "partition": {"kind": "iid", "samples": 20}},
     "policies": {"random": {}},
 }
 
@@ -50,7 +50,7 @@ def board(scenario, tmp_path_factory):
     folder = tmp_path_factory.mktemp("board")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0}, {"alpha": 9.0})})
-        patch.setattr(lb, "find_scenario", lambda _: scenario)
+        patch.setattr(lb, "read_scenario", lambda _: scenario)
         report = BOARD.play(folder, Effort(jobs=1))
         report.write(folder)
     return json.loads(json.dumps(report.numbers)), folder, report
@@ -74,9 +74,11 @@ def test_tuning_tries_the_budget_with_a_seed_that_does_not_count(board, scenario
     made, folder, _ = board
     trials = open_results(folder / "tuning" / "small")
     assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
-    tuning_latencies = trials.scenario.build_fleet(0).latencies(1, 0.0)
+    tuning_latencies = trials.scenario.simulated_clients(0).latencies(1, 0.0)
     for seed in range(2):
-        assert not np.array_equal(tuning_latencies, scenario.build_fleet(seed).latencies(1, 0.0))
+        assert not np.array_equal(
+            tuning_latencies, scenario.simulated_clients(seed).latencies(1, 0.0)
+        )
     ends = {}
     for label in ("bsfl.0", "bsfl.1"):
         time = time_to(trials, label, find_target(trials))[0]
@@ -101,7 +103,7 @@ def test_accuracy_is_compared_at_equal_time(board):
 def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
     made, folder, _ = board
     monkeypatch.setattr("bsfl.experiments.runner.run_one", None)
-    monkeypatch.setattr(lb, "find_scenario", lambda _: scenario)
+    monkeypatch.setattr(lb, "read_scenario", lambda _: scenario)
     monkeypatch.setattr(lb, "_run_untrained", None)
     monkeypatch.setattr(lb, "CANDIDATES", {"bsfl": ({}, {"alpha": 50.0})})
     assert BOARD.play(folder, Effort(jobs=1)).numbers == made
@@ -170,7 +172,7 @@ def test_rounds_close_alike_with_seeds_that_nothing_was_chosen_with(scenario):
 def test_the_genie_is_no_competitor_and_sits_out_drift(tmp_path):
     assert "genie" in POLICIES
     assert set(POLICIES) - set(lb.COMPETITORS) == {"genie"}
-    drift = CONTENT | {"fleet": CONTENT["fleet"] | {"drift": {"at": 3, "share": 0.5}}}
+    drift = CONTENT | {"clients": CONTENT["clients"] | {"drift": {"at": 3, "share": 0.5}}}
     moving = parse_scenario(drift, name="moving", file="moving.toml")
     points = lb.fronts(moving, tmp_path, seeds=1, jobs=1)
     indices = {"BSFL as published", "BSFL lognormal", "BSFL lognormal, optimistic"}
@@ -195,21 +197,21 @@ def test_the_front_is_read_between_weights_and_never_beyond_its_even_end(board):
 
 @pytest.mark.parametrize("name", lb.BENCHMARK_SUITE)
 def test_the_benchmark_suite_trains_and_has_a_quick_version(name):
-    whole = find_scenario(name)
+    whole = read_scenario(name)
     small = lb.quick(whole)
-    assert (whole.fleet.n_clients, whole.cohort_size, whole.seeds) == (500, 25, 5)
+    assert (whole.clients.n_clients, whole.cohort_size, whole.seeds) == (500, 25, 5)
     assert whole.learning.target_accuracy is not None
     assert small.seeds == lb.QUICK_SEEDS
-    if whole.fleet.drift:
-        assert small.fleet.drift.at <= small.rounds // 2 + 1, "the change still comes halfway"
+    if whole.clients.drift:
+        assert small.clients.drift.at <= small.rounds // 2 + 1, "the change still comes halfway"
     else:
         assert small.time_s == whole.time_s / lb.QUICK_PART
 
 
 def test_the_genie_stays_away_from_drift():
-    assert not lb.can_run("genie", find_scenario("drift"))
-    assert lb.can_run("genie", find_scenario("flaky"))
-    assert lb.can_run("bsfl", find_scenario("drift"))
+    assert not lb.can_run("genie", read_scenario("drift"))
+    assert lb.can_run("genie", read_scenario("flaky"))
+    assert lb.can_run("bsfl", read_scenario("drift"))
 
 
 def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():

@@ -14,7 +14,7 @@ CONTENT = {
     "time_s": 60.0,
     "cohort_size": 4,
     "seeds": 2,
-    "fleet": {
+    "clients": {
         "n_clients": 15,
         "tau_min": 1.0,
         "tau_max": 30.0,
@@ -22,7 +22,7 @@ CONTENT = {
     },
     "learning": {
         "dataset": "fashion-mnist-small",
-        "split": {"kind": "iid", "samples": 20},
+        "partition": {"kind": "iid", "samples": 20},
         "target_accuracy": 0.05,
     },
     "policies": {"random": {}},
@@ -32,9 +32,9 @@ CONTENT = {
 @pytest.mark.slow
 def test_every_scenario_runs_with_every_kind_of_rounds(tmp_path, monkeypatch):
     scenario = parse_scenario(CONTENT, name="moment", file="moment.toml")
-    monkeypatch.setattr(rounds, "find_scenario", lambda _: scenario)
+    monkeypatch.setattr(rounds, "read_scenario", lambda _: scenario)
     small = {kind: {**table} for kind, table in rounds.ROUNDS.items()}
-    small["asynchronous"]["buffer"] = 2
+    small["asynchronous"]["buffer_size"] = 2
     monkeypatch.setattr(rounds, "ROUNDS", small)
     study = STUDIES.make("rounds", scenarios=("moment",))
     report = study.play(tmp_path, Effort(jobs=1))

@@ -132,6 +132,10 @@ def run(
         float | None,
         typer.Option("--time", help="Virtual seconds per run. [from the scenario]"),
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Execute files that are not below the current folder, too."),
+    ] = False,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
@@ -149,14 +153,16 @@ def run(
     Example: bsfl run phones --policy mine.py:LeastServed --set patience=5
     """
     with clear_errors():
-        from bsfl.experiments.files import find_scenario, with_more_policies
+        from bsfl.cli.own_files import check_trust, with_more_policies
+        from bsfl.experiments.reading import executed_files, read_scenario
         from bsfl.experiments.runner import run_scenario
 
         if as_csv and as_json:
             raise InvalidInput("choose one of --csv and --json")
         found = with_more_policies(
-            find_scenario(scenario), policies or [], settings or [], rounds=rounds, time_s=time_s
+            read_scenario(scenario), policies or [], settings or [], rounds=rounds, time_s=time_s
         )
+        check_trust(executed_files(found), is_trusted=trust)
         folder = out or Path("results") / "-".join([found.name, *_length(rounds, time_s)])
         is_shown = not (as_csv or as_json)
         require(*SIMULATOR, *FIGURES * is_shown)  # fail before any run starts

@@ -38,7 +38,7 @@ def list_command() -> None:
 
     Example: bsfl scenarios list
     """
-    from bsfl.experiments.files import read_scenario, shipped_scenarios
+    from bsfl.experiments.reading import read_scenario, shipped_scenarios
 
     table = Table(box=None, pad_edge=False)
     for column in ("scenario", "clients", "cohort", "rounds or time"):
@@ -47,7 +47,7 @@ def list_command() -> None:
     for name, path in shipped_scenarios().items():
         one = read_scenario(path)
         length = f"{one.rounds:,}" if math.isinf(one.time_s) else f"{one.time_s:,.0f} s"
-        table.add_row(name, str(one.fleet.n_clients), str(one.cohort_size), length, one.title)
+        table.add_row(name, str(one.clients.n_clients), str(one.cohort_size), length, one.title)
     console.print(table)
     figures = ", ".join((*PAPER_SCENARIOS, *FIGURES))
     console.print(f"\nThe paper's figures, for bsfl reproduce: {figures}", soft_wrap=True)
@@ -60,7 +60,7 @@ def show(name: Name) -> None:
     Example: bsfl scenarios show demo
     """
     with clear_errors():
-        from bsfl.experiments.files import scenario_path
+        from bsfl.experiments.reading import scenario_path
 
         typer.echo(scenario_path(name).read_text("utf-8"), nl=False)
 
@@ -77,7 +77,7 @@ def copy(
     Existing files are never overwritten. Example: bsfl scenarios copy demo mine.toml
     """
     with clear_errors():
-        from bsfl.experiments.files import scenario_path
+        from bsfl.experiments.reading import scenario_path
 
         source = scenario_path(name)
         target = Path(source.name) if to is None else to

@@ -93,10 +93,15 @@ def leaderboard(
     Example: bsfl leaderboard phones-iid flaky --policy bsfl --policy random --tune 4
     """
     with clear_errors():
+        from bsfl.cli.own_files import check_trust
+        from bsfl.experiments.reading import executed_files, read_scenario
+
         folder = out or ("leaderboard-quick" if quick else "leaderboard")
         settings: dict[str, Any] = {"tune": tune, "rounds": rounds, "engine": engine}
         settings |= {"scenarios": tuple(scenarios)} if scenarios else {}
         settings |= {"policies": tuple(policies)} if policies else {}
+        for name in scenarios or ():
+            check_trust(executed_files(read_scenario(name)), is_trusted=False)
         _conduct("leaderboard", settings, folder, backend, seeds=seeds, quick=quick, jobs=jobs)
 
 

@@ -42,7 +42,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="Run a small version.")]
 
 def scenario_names() -> list[str]:
     """Return the names of scenarios, for shell completion."""
-    from bsfl.experiments.files import shipped_scenarios
+    from bsfl.experiments.reading import shipped_scenarios
 
     return list(shipped_scenarios())
 

@@ -6,12 +6,11 @@ results    what is on disk                             compare     all of it in 
 """
 
 from bsfl.experiments.comparison import Comparison, compare
-from bsfl.experiments.files import find_scenario, read_scenario, scenario_path, shipped_scenarios
 from bsfl.experiments.metrics import METRICS, Metric
-from bsfl.experiments.parse import parse_scenario
+from bsfl.experiments.reading import read_scenario, scenario_path, shipped_scenarios
 from bsfl.experiments.results import Results, open_results, read_manifest
 from bsfl.experiments.runner import run_scenario
-from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.scenario import Scenario, parse_scenario
 from bsfl.experiments.statistics import Interval, interval
 from bsfl.experiments.summary import Summary, summarise
 from bsfl.experiments.tables import Column, Table, summary_table
@@ -27,7 +26,6 @@ __all__ = [
     "Summary",
     "Table",
     "compare",
-    "find_scenario",
     "interval",
     "open_results",
     "parse_scenario",

@@ -1,89 +1,110 @@
-"""From the settings in a scenario file to simulated clients."""
+"""The tables [clients...] of a scenario: from settings to simulated clients."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import Field, StrictBool, Tag, model_validator
 
 from bsfl import validation
-from bsfl._core.registry import Registry, check_kind
+from bsfl._core.registry import check_kind
 from bsfl.errors import InvalidInput
+from bsfl.experiments.parts import Given, Named, Part, at, by_key, kind_by_default, rule
 from bsfl.random import stream
-from bsfl.simulation.availability import AVAILABILITIES
+from bsfl.simulation.availability import AVAILABILITIES, read_availability
+from bsfl.simulation.client_rows import read_numbers
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.false_reports import MaliciousClients
+from bsfl.simulation.intervals import COLUMNS, MAX_S
 from bsfl.simulation.latency import MAX_SIGMA, Flaky, Latencies, Scaled, Swapped
 from bsfl.simulation.populations import POPULATIONS, phone_features
+from bsfl.simulation.traces import read_trace
 from bsfl.types import FloatArray, Rng
 
 MAX_CLIENTS = 10_000_000
-"""Clients of a simulated fleet; so many take some GB of memory."""
+"""Clients of a simulation; so many take some GB of memory."""
+FIRST_ROUNDS = 3
+"""Rounds whose draws distinguish clients that are given as objects."""
+LATENCIES = ("n_clients", "draw", "mean_inverse", "phase")
+AVAILABILITY = ("reachable",)
+"""Attributes that a custom population and a custom availability must have."""
+
+Count = Annotated[int, rule(validation.natural)]
+Positive = Annotated[float, rule(validation.positive)]
+Share = Annotated[float, rule(validation.between, 0.0, 1.0)]
+Sigma = Annotated[float, rule(validation.between, 0.0, MAX_SIGMA)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftSpec:
-    """A share of the clients changes speed in round `at`.
+class Latency(Named):
+    """How long clients take; further keys are the settings of the population."""
 
-    kind "swap": they exchange their latencies. kind "scale": their latencies are multiplied by
-    `factor`, at once or over `ramp` rounds.
-    """
+    registry, key = POPULATIONS, "population"
+    population: str
 
-    at: int
-    share: float
-    kind: Literal["swap", "scale"] = "swap"
-    factor: float = 1.0
-    ramp: int = 0
 
-    def __post_init__(self) -> None:
-        validation.natural("at", self.at)
-        validation.between("share", self.share, 0.0, 1.0)
-        validation.one_of("kind", self.kind, ("swap", "scale"))
-        validation.positive("factor", self.factor)
-        validation.natural("ramp", self.ramp, low=0)
-        if self.kind == "swap" and (self.factor != 1.0 or self.ramp):
-            raise InvalidInput("factor and ramp belong to kind = 'scale'")
-        if self.kind == "scale" and self.factor == 1.0:
-            raise InvalidInput("kind = 'scale' needs a factor other than 1")
+class Online(Named):
+    """Which clients are available; further keys are the settings of the kind."""
+
+    registry = AVAILABILITIES
+    kind: str = "always"
+
+
+class Swap(Part):
+    """From round `at`, a share of the clients exchange their latencies."""
+
+    kind: Literal["swap"] = "swap"
+    at: Count
+    share: Share
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
-        n_clients = base.n_clients
-        movers = rng.choice(n_clients, round(self.share * n_clients), replace=False)
-        if len(movers) < 2:
-            raise InvalidInput(
-                f"share must move at least 2 of the {n_clients} clients, got {self.share}"
-            )
-        if self.kind == "swap":
-            source = np.arange(n_clients)
-            source[movers] = np.roll(movers, 1)  # they are in random order: a random cycle
-            return Swapped(base, source, self.at)
-        factor = np.ones(n_clients)
-        factor[movers] = self.factor
+        movers = _movers(base.n_clients, self.share, rng)
+        source = np.arange(base.n_clients)
+        source[movers] = np.roll(movers, 1)  # they are in random order: a random cycle
+        return Swapped(base, source, self.at)
+
+
+class Scale(Part):
+    """From round `at`, latencies of a share are multiplied by a factor, over `ramp` rounds."""
+
+    kind: Literal["scale"]
+    at: Count
+    share: Share
+    factor: Positive
+    ramp: Annotated[int, rule(validation.natural, 0)] = 0
+
+    def apply(self, base: Latencies, rng: Rng) -> Latencies:
+        factor = np.ones(base.n_clients)
+        factor[_movers(base.n_clients, self.share, rng)] = self.factor
         return Scaled(base, factor, self.at, self.ramp)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailuresSpec:
-    """Responses that are lost: of all clients alike, or of some clients more often.
+def _movers(n_clients: int, share: float, rng: Rng) -> Any:
+    """Return a random share of the clients, in random order."""
+    movers = rng.choice(n_clients, round(share * n_clients), replace=False)
+    if len(movers) < 2:
+        raise InvalidInput(f"share must move at least 2 of the {n_clients} clients, got {share}")
+    return movers
 
-    Attributes:
-        probability: Probability that a response is lost, of all clients or of the flaky ones.
-        share: Share of the clients that are flaky; None: all alike.
-        base: Probability that a response of the other clients is lost.
+
+class Failures(Part):
+    """Responses that are lost with a probability: of all clients, or of a share of them.
+
+    Those of the clients outside the share are lost with probability `base`.
     """
 
-    probability: float
-    share: float | None = None
-    base: float = 0.0
+    probability: Share
+    share: Share | None = None
+    base: Share = 0.0
 
-    def __post_init__(self) -> None:
-        validation.between("probability", self.probability, 0.0, 1.0)
-        validation.between("base", self.base, 0.0, 1.0)
-        if self.share is not None:
-            validation.between("share", self.share, 0.0, 1.0)
-        elif self.base:
+    @model_validator(mode="after")
+    def _check_base(self) -> Self:
+        if self.base and self.share is None:
             raise InvalidInput("base is for the clients outside a share; give the share, too")
+        return self
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
         if self.share is None:
@@ -94,32 +115,23 @@ class FailuresSpec:
             raise InvalidInput(
                 f"share must make at least 1 of the {n_clients} clients flaky, got {self.share}"
             )
-        probability = np.full(n_clients, float(self.base))
+        probability = np.full(n_clients, self.base)
         probability[flaky] = self.probability
         return Flaky(base, probability)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FalseReportsSpec:
-    """Malicious clients, which report their time, their loss or both falsely.
+class FalseReports(Part):
+    """A share of the clients claims to be as fast as the fastest, or a loss times as large."""
 
-    Attributes:
-        share: Share of the clients that are malicious.
-        time: Whether they claim to be as fast as the fastest.
-        loss: What they multiply their loss by.
-    """
+    share: Share
+    time: StrictBool = False
+    loss: Positive = 1.0
 
-    share: float
-    time: bool = False
-    loss: float = 1.0
-
-    def __post_init__(self) -> None:
-        validation.between("share", self.share, 0.0, 1.0)
-        validation.positive("loss", self.loss)
-        if not isinstance(self.time, bool):
-            raise InvalidInput(f"time must be true or false, got {self.time!r}")
+    @model_validator(mode="after")
+    def _check_falsehood(self) -> Self:
         if not self.time and self.loss == 1.0:
             raise InvalidInput("something must be false: give time = true or a loss other than 1")
+        return self
 
     def build(self, n_clients: int, rng: Rng) -> MaliciousClients:
         is_malicious = np.zeros(n_clients, dtype=bool)
@@ -127,8 +139,14 @@ class FalseReportsSpec:
         return MaliciousClients(is_malicious=is_malicious, time=self.time, loss=self.loss)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSpec:
+def _quality(name: str, value: Any) -> tuple[float, float]:
+    low, high = validation.span(name, value)
+    if not 0 < low <= high <= 1:
+        raise InvalidInput(f"{name} must be a range within (0, 1], got {[low, high]}")
+    return low, high
+
+
+class Data(Part):
     """How much data clients have and how good it is.
 
     Attributes:
@@ -137,16 +155,9 @@ class DataSpec:
         quality: Range of the uniform data quality.
     """
 
-    mean_samples: float = 120.0
-    size_sigma: float = 0.0
-    quality: tuple[float, float] = (1.0, 1.0)
-
-    def __post_init__(self) -> None:
-        validation.at_least("mean_samples", self.mean_samples, 1.0)
-        validation.between("size_sigma", self.size_sigma, 0.0, MAX_SIGMA)
-        low, high = validation.span("quality", self.quality)
-        if not 0 < low <= high <= 1:
-            raise InvalidInput(f"quality must be a range within (0, 1], got {list(self.quality)}")
+    mean_samples: Annotated[float, rule(validation.at_least, 1.0)] = 120.0
+    size_sigma: Sigma = 0.0
+    quality: Annotated[tuple[float, float], rule(_quality)] = (1.0, 1.0)
 
     def build(self, n_clients: int, rng: Rng) -> tuple[FloatArray, FloatArray]:
         """Return samples and quality of every client."""
@@ -155,50 +166,63 @@ class DataSpec:
         return samples, rng.uniform(*self.quality, n_clients)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeaturesSpec:
-    """Features of phones that the server knows beforehand: rough computing time and bandwidth.
+class Features(Part):
+    """Features of phones that the server knows beforehand, with errors: see phone_features."""
+
+    noise: Sigma = 0.3
+
+
+class Clients(Part):
+    """Simulated clients, which are made from a seed.
 
     Attributes:
-        noise: Standard deviation of the error in the logarithm of each.
+        n_clients: K; where it is not given, as many as the trace, the availability or the data has.
+        tau_min: Smallest possible latency, seconds.
+        tau_max: Deadline of a round, seconds.
     """
 
-    noise: float = 0.3
+    n_clients: Annotated[int, rule(validation.natural, 1, MAX_CLIENTS)] = 0
+    tau_min: Positive
+    tau_max: Positive
+    latency: Latency
+    availability: Online = Online()
+    drift: Annotated[Swap | Scale, Field(discriminator="kind"), kind_by_default("swap")] | None = (
+        None
+    )
+    failures: Failures | None = None
+    false_reports: FalseReports | None = None
+    data: Data | None = None
+    features: Features | None = None
 
-    def __post_init__(self) -> None:
-        validation.between("noise", self.noise, 0.0, MAX_SIGMA)
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        if self.tau_min > self.tau_max:
+            raise InvalidInput(
+                f"tau_min must not exceed tau_max, got {self.tau_min!r} > {self.tau_max!r}"
+            )
+        if self.features and self.latency.population != "phones":
+            raise InvalidInput("[clients.features] are known of population = 'phones' only")
+        return self
 
+    @property
+    def is_custom(self) -> bool:
+        """Whether making the clients executes a file of the user's own."""
+        return self.latency.is_custom or self.availability.is_custom
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientsSpec:
-    """Everything needed to make simulated clients from a seed.
-
-    Attributes:
-        n_clients, tau_min, tau_max: As of a SimulatedClients.
-        population: Name of a population, and population_settings its settings.
-        availability: Name of a kind of availability, and availability_settings its settings.
-        drift, failures, false_reports, data, features: Optional parts.
-    """
-
-    n_clients: int
-    tau_min: float
-    tau_max: float
-    population: str
-    population_settings: dict[str, Any]
-    availability: str = "always"
-    availability_settings: dict[str, Any] = field(default_factory=dict)
-    drift: DriftSpec | None = None
-    failures: FailuresSpec | None = None
-    false_reports: FalseReportsSpec | None = None
-    data: DataSpec | None = None
-    features: FeaturesSpec | None = None
-
-    def __post_init__(self) -> None:
-        if validation.natural("n_clients", self.n_clients) > MAX_CLIENTS:
-            raise InvalidInput(f"n_clients must be at most {MAX_CLIENTS:,}, got {self.n_clients:,}")
-        if self.features and self.population != "phones":
-            raise InvalidInput("[fleet.features] are known of population = 'phones' only")
-        self.build(seed=0)  # wrong settings show before anything runs
+    def n_recorded(self) -> int | None:
+        """Return how many clients the trace has, else the availability; None: no file says it."""
+        if self.latency.population == "trace":
+            with at("[clients.latency]"):
+                return len(read_trace(_file(self.latency))[1])
+        with at("[clients.availability]"):
+            if self.availability.kind == "intervals":
+                _, rows = read_numbers(_file(self.availability), (COLUMNS,), limits=(0.0, MAX_S))
+                return len({client for _, client, _ in rows})
+            if self.availability.kind == "recorded":
+                file = _file(self.availability)
+                recorded = read_availability(1, stream(0, "devices"), path=file)
+                return len(recorded.state[0])
+        return None
 
     def build(
         self,
@@ -213,31 +237,30 @@ class ClientsSpec:
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
         known = {"samples": samples, "ids": ids}
-        latency = self._part(
-            POPULATIONS, self.population, self.population_settings, rng("population"), known
-        )
-        check_kind(f"population {self.population!r}", latency, LATENCIES)
-        if latency.n_clients != self.n_clients:
-            raise InvalidInput(
-                f"population {self.population!r} must have the {self.n_clients} clients of the "
-                f"fleet, got {latency.n_clients}"
-            )
+        with at("[clients.latency]"):
+            latency = self._make(self.latency, rng("population"), known)
+            check_kind(f"population {self.latency.name!r}", latency, LATENCIES)
+            if latency.n_clients != self.n_clients:
+                raise InvalidInput(
+                    f"population {self.latency.name!r} must have the {self.n_clients} clients, "
+                    f"got {latency.n_clients}"
+                )
         known["ids"] = ids = getattr(latency, "ids", None) if ids is None else ids
-        online = self._part(
-            AVAILABILITIES, self.availability, self.availability_settings, rng("devices"), known
-        )
-        check_kind(f"availability {self.availability!r}", online, AVAILABILITY)
+        with at("[clients.availability]"):
+            online = self._make(self.availability, rng("devices"), known)
+            check_kind(f"availability {self.availability.name!r}", online, AVAILABILITY)
         if self.drift:
-            latency = self.drift.apply(latency, rng("drift"))
+            with at("[clients.drift]"):
+                latency = self.drift.apply(latency, rng("drift"))
         if self.failures:
-            latency = self.failures.apply(latency, rng("failures"))
-        features = None
+            with at("[clients.failures]"):
+                latency = self.failures.apply(latency, rng("failures"))
+        features = malicious = None
         if self.features:
             drawn_as, noise_rng = rng("population"), rng("features")
             features = phone_features(
                 self.n_clients, drawn_as, noise_rng, noise=self.features.noise
             )
-        malicious = None
         if self.false_reports:
             malicious = self.false_reports.build(self.n_clients, rng("false-reports"))
         return SimulatedClients(
@@ -253,20 +276,72 @@ class ClientsSpec:
             ids=ids,
         )
 
-    def _part(
-        self,
-        registry: Registry[Any],
-        name: str,
-        settings: dict[str, Any],
-        rng: Rng,
-        known: dict[str, Any],
-    ) -> Any:
+    def _make(self, table: Named, rng: Rng, known: dict[str, Any]) -> Any:
         """Return a component by name; of what is known it gets what its parameters name."""
-        names = registry.settings(name)
+        names = table.registry.settings(table.name)
         more = {key: value for key, value in known.items() if key in names and value is not None}
-        return registry.call(name, self.n_clients, rng, **more | settings)
+        return table.registry.call(table.name, self.n_clients, rng, **more | table.settings)
 
 
-LATENCIES = ("n_clients", "draw", "mean_inverse", "phase")
-AVAILABILITY = ("reachable",)
-"""Attributes that a custom population and a custom availability must have."""
+def _file(table: Named) -> Path:
+    path = table.settings.get("path")
+    if not isinstance(path, str) or not path:
+        raise InvalidInput(f"path must be the name of a file, got {path!r}")
+    return Path(path)
+
+
+class GivenClients(Given):
+    """Simulated clients given as an object, or as a function from a seed to one.
+
+    An object has the same clients with all seeds; what they do is drawn anew with each.
+
+    Attributes:
+        n_clients, tau_min, tau_max: Those of the clients with the first seed.
+        data: Whether it is known how much data clients have.
+    """
+
+    n_clients: int
+    tau_min: float
+    tau_max: float
+    data: bool = False
+    drift: ClassVar[None] = None
+
+    @classmethod
+    def of(cls, thing: SimulatedClients | Callable[[int], SimulatedClients]) -> Self:
+        """Return the table that holds clients, described by what they do in the first rounds."""
+        clients = made_with(thing, thing.seed if isinstance(thing, SimulatedClients) else 0)
+        digest = hashlib.sha256()
+        for t in range(1, 1 + FIRST_ROUNDS):
+            digest.update(clients.latencies(t, 0.0).tobytes())
+            digest.update(clients.available(t, 0.0).tobytes())
+        for one in (clients.samples, clients.quality, clients.features):
+            digest.update(b"" if one is None else np.asarray(one, dtype=float).tobytes())
+        return cls(
+            object=getattr(thing, "__qualname__", type(thing).__qualname__),
+            settings=f"draws {digest.hexdigest()}",
+            n_clients=clients.n_clients,
+            tau_min=clients.tau_min,
+            tau_max=clients.tau_max,
+            data=clients.samples is not None,
+            made=thing,
+        )
+
+    def build(self, seed: int, **known: Any) -> SimulatedClients:
+        """Return the clients with this seed; samples, quality and ids may come from a task."""
+        given = {key: value for key, value in known.items() if value is not None}
+        return replace(made_with(self.get(), seed), seed=seed, **given)
+
+
+def made_with(thing: Any, seed: int) -> SimulatedClients:
+    """Return clients given as an object, or what a function makes of the seed."""
+    clients = thing if isinstance(thing, SimulatedClients) else thing(seed)
+    if not isinstance(clients, SimulatedClients):
+        raise InvalidInput(f"the function of a seed must return SimulatedClients, got {clients!r}")
+    return clients
+
+
+AnyClients = Annotated[
+    Annotated[GivenClients, Tag("<object>")] | Annotated[Clients, Tag("<latency>")],
+    by_key("object", "latency"),
+]
+"""Clients of a scenario, from a table or as an object."""

@@ -7,29 +7,23 @@ print(comparison)
 comparison.to_frame()
 """
 
-import math
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bsfl import validation
 from bsfl._core.registry import absolute_reference, is_reference
 from bsfl.errors import InvalidInput
-from bsfl.experiments.files import find_scenario, of_length
-from bsfl.experiments.given import GivenClients, GivenTask, described, described_fleet, policy_entry
 from bsfl.experiments.headline import headline
-from bsfl.experiments.parse import check_label, parse_scenario
+from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.results import Results
-from bsfl.experiments.round_spec import SynchronousRounds
 from bsfl.experiments.runner import run_scenario
-from bsfl.experiments.scenario import MAX_ROUNDS, Scenario
+from bsfl.experiments.scenario import Scenario, parse_scenario
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import Table, summary_table
-from bsfl.experiments.toml_tables import at
 from bsfl.extras import optional_imports, optional_module
 from bsfl.frame import text
 from bsfl.learning import Task
@@ -39,18 +33,18 @@ from bsfl.types import Rng
 
 AnyPolicy = str | type[Policy] | Policy
 """A name from `bsfl policies`, "mine.py:Class", a class, or a policy with its settings."""
-ScenarioOrFleet = str | Path | Scenario | SimulatedClients | Callable[[int], SimulatedClients]
-"""A scenario by name or file, or a fleet: one for all seeds, or a function of the seed."""
+ScenarioOrClients = str | Path | Scenario | SimulatedClients | Callable[[int], SimulatedClients]
+"""A scenario by name or file, or clients: the same for all seeds, or a function of the seed."""
 AnyTask = Task | Callable[[int, Rng], Task]
 """A task for all seeds, or a function (n_clients, rng) that creates the task of a seed."""
 
 
 def compare(
     policies: AnyPolicy | Iterable[AnyPolicy] | Mapping[str, AnyPolicy],
-    scenario_or_fleet: ScenarioOrFleet,
+    scenario: ScenarioOrClients,
     task: AnyTask | None = None,
     *,
-    seeds: int = 5,
+    seeds: int | Sequence[int] = 5,
     rounds: int | None = None,
     time_s: float | None = None,
     cohort_size: int | None = None,
@@ -68,10 +62,10 @@ def compare(
         policies: One policy, several, or a dict of label: policy. Each is a name from `bsfl
             policies`, "mine.py:Class", a class, or an instance with custom settings. A policy given
             by name runs with its defaults, not with the settings in the scenario.
-        scenario_or_fleet: A name from `bsfl scenarios`, a scenario file, or SimulatedClients, which
-            need cohort_size, and rounds or time_s.
+        scenario: A name from `bsfl scenarios`, a scenario file or a Scenario; or SimulatedClients,
+            which need cohort_size, and rounds or time_s.
         task: What the cohorts train; None: the task of the scenario, if it has one.
-        seeds: Number of seeds.
+        seeds: Number of seeds, or the seeds: they follow each other, as [3, 4].
         rounds: Rounds per run; None: from the scenario.
         time_s: Virtual seconds per run, the same for every policy; None: from the scenario.
         cohort_size: Clients in a round; None: from the scenario.
@@ -81,24 +75,29 @@ def compare(
         progress: Whether to show progress.
     """
     optional_module("joblib")  # fail before any run starts
-    entries = _entries(policies)
-    length = {"rounds": rounds, "time_s": time_s, "cohort_size": cohort_size}
-    if isinstance(scenario_or_fleet, SimulatedClients) or (
-        callable(scenario_or_fleet) and not isinstance(scenario_or_fleet, Scenario)
-    ):
-        scenario = _of_fleet(scenario_or_fleet, length)
+    changes: dict[str, Any] = {"policies": _labelled(policies)}
+    first_seed, n_seeds = _first_and_number(seeds)
+    changes |= {} if first_seed is None else {"first_seed": first_seed}
+    changes |= {} if task is None else {"learning": task}
+    changes |= {} if cohort_size is None else {"cohort_size": cohort_size}
+    if isinstance(scenario, str | Path):
+        scenario = read_scenario(scenario)
+    if isinstance(scenario, Scenario):
+        whole = scenario.changed(**scenario.of_length(rounds, time_s), **changes)
     else:
-        scenario = _of_scenario(scenario_or_fleet, length, is_trained=task is None)
-    if task is not None:
-        scenario = _with_task(scenario, task)
-    scenario = _with_policies(scenario, entries)
-    validation.natural("seeds", seeds)
+        if cohort_size is None or (rounds is None and time_s is None):
+            raise InvalidInput("clients need cohort_size=..., and rounds=... or time_s=...")
+        length = {"rounds": rounds} if time_s is None else {"rounds": rounds, "time_s": time_s}
+        table = {"title": "Simulated clients", "clients": scenario, **length, **changes}
+        table.setdefault("first_seed", getattr(scenario, "seed", 0))
+        given = {key: value for key, value in table.items() if value is not None}
+        whole = parse_scenario(given, name="clients", file="clients")
     if folder is None:
         kept, is_temporary = Path(tempfile.mkdtemp(prefix="bsfl-compare-")), True
     else:
         kept, is_temporary = Path(folder).expanduser(), False
     try:
-        found = Comparison(run_scenario(scenario, kept, seeds=seeds, jobs=jobs, progress=progress))
+        found = Comparison(run_scenario(whole, kept, seeds=n_seeds, jobs=jobs, progress=progress))
     except BaseException as error:
         if is_temporary:
             shutil.rmtree(kept, ignore_errors=True)
@@ -170,27 +169,26 @@ class Comparison:
         return f"<p>{text(self.headline())}</p>{self.table()._repr_html_()}"
 
 
-def _entries(policies: Any) -> dict[str, Any]:
+def _labelled(policies: Any) -> dict[str, Any]:
     """Return the given policies by label; without a dict, their names are the labels."""
     if isinstance(policies, Mapping):
-        found = dict(policies)
+        labelled = dict(policies)
     else:
         is_one = isinstance(policies, str | type) or not isinstance(policies, Iterable)
-        found = {}
-        for one in [policies] if is_one else policies:
-            label = _label(one)
-            if label in found:
+        labelled = {}
+        for policy in [policies] if is_one else policies:
+            label = _label(policy)
+            if label in labelled:
                 raise InvalidInput(
                     f"two policies are called {label!r}; name them with a dict of label: policy"
                 )
-            found[label] = one
-    if not found:
+            labelled[label] = policy
+    if not labelled:
         raise InvalidInput("there must be at least one policy")
-    for label, one in found.items():
-        check_label(label)
-        if is_reference(one):
-            found[label] = absolute_reference(one, Path.cwd())
-    return found
+    return {
+        label: absolute_reference(policy, Path.cwd()) if isinstance(policy, str) else policy
+        for label, policy in labelled.items()
+    }
 
 
 def _label(policy: Any) -> str:
@@ -200,67 +198,12 @@ def _label(policy: Any) -> str:
     return name or (policy if isinstance(policy, type) else type(policy)).__name__
 
 
-def _of_scenario(
-    given: str | Path | Scenario, length: Mapping[str, Any], *, is_trained: bool
-) -> Scenario:
-    """Return a scenario with another length and a placeholder for its policies."""
-    scenario = given if isinstance(given, Scenario) else find_scenario(str(given))
-    source = of_length(scenario, rounds=length["rounds"], time_s=length["time_s"])
-    if length["cohort_size"] is not None:
-        source["cohort_size"] = length["cohort_size"]
-    if not is_trained:
-        source.pop("learning", None)
-    source["policies"] = {"random": {}}
-    return parse_scenario(source, name=scenario.name, file=scenario.name)
-
-
-def _of_fleet(
-    given: SimulatedClients | Callable[[int], SimulatedClients], length: Mapping[str, Any]
-) -> Scenario:
-    """Return a scenario for a fleet given as an object."""
-    if length["cohort_size"] is None or (length["rounds"] is None and length["time_s"] is None):
-        raise InvalidInput("a fleet needs cohort_size=..., and rounds=... or time_s=...")
-    fleet, first_seed = (
-        GivenClients(given),
-        given.seed if isinstance(given, SimulatedClients) else 0,
-    )
-    m = validation.natural("cohort_size", length["cohort_size"])
-    validation.cohort_fits(m, fleet.n_clients)
-    title, rounds, time_s = "A fleet", length["rounds"], length["time_s"]
-    written = {key: value for key, value in length.items() if value is not None}
-    return Scenario(
-        name="fleet",
-        title=title,
-        rounds=MAX_ROUNDS if rounds is None else validation.natural("rounds", rounds),
-        time_s=math.inf if time_s is None else validation.positive("time_s", time_s),
-        cohort_size=m,
-        seeds=1,
-        first_seed=first_seed,
-        fleet=fleet,
-        plan=SynchronousRounds().plan(m, fleet.tau_max),
-        objective=None,
-        learning=None,
-        policies={},
-        source={"title": title, **written, "fleet": described_fleet(fleet, first_seed)},
-    )
-
-
-def _with_task(scenario: Scenario, task: AnyTask) -> Scenario:
-    learning = GivenTask(given=task)
-    learning.task(scenario.fleet.n_clients, scenario.first_seed)
-    source = {**scenario.source, "learning": described(task)}
-    return replace(scenario, learning=learning, source=source)
-
-
-def _with_policies(scenario: Scenario, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario with these policies, after checking that they can run in it."""
-    policies, tables = {}, {}
-    for label, one in given.items():
-        maker, settings, tables[label] = policy_entry(one)
-        policies[label] = maker, settings
-    changed = replace(scenario, policies=policies, source={**scenario.source, "policies": tables})
-    fleet = changed.build_fleet(0)
-    for label in policies:
-        with at(f"{scenario.name} [policies.{label}]"):
-            changed.check_needs(changed.policy(label, fleet))
-    return changed
+def _first_and_number(seeds: int | Sequence[int]) -> tuple[int | None, int]:
+    """Return the first seed, None if it is the scenario's, and the number of seeds."""
+    if not isinstance(seeds, Sequence):
+        return None, validation.natural("seeds", seeds)
+    if not seeds or list(seeds) != list(range(seeds[0], seeds[0] + len(seeds))):
+        raise InvalidInput(
+            f"seeds must be a number, or seeds that follow each other as [3, 4], got {seeds!r}"
+        )
+    return seeds[0], len(seeds)

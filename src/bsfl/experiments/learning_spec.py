@@ -1,29 +1,36 @@
-"""From the settings in a scenario file to a task: data, their partition, and what is trained."""
+"""The tables [learning...] of a scenario: data, their partition, and what is trained."""
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
+from pydantic import Tag, ValidationInfo, model_validator
 
 from bsfl import validation
+from bsfl._core.registry import Registry, check_kind, is_reference
 from bsfl.errors import InvalidInput
-from bsfl.experiments.toml_tables import at
+from bsfl.experiments.parts import Given, Named, Part, at, by_key, check_files, is_opened, rule
 from bsfl.learning import Task
+from bsfl.learning.array_task import Local, Optimizer
 from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, OwnData, load_any
 from bsfl.learning.datasets.own import is_own
-from bsfl.learning.networks import NETWORKS
 from bsfl.learning.partition import PARTITIONS, Partition, client_images, make_partition
 from bsfl.random import stream
 from bsfl.types import FloatArray, IntArray
 
 LINEAR = "linear"
-ENGINES = ("jax", "fast")
 N_TRAIN, N_TEST, N_FEATURES, NOISE = 2240, 560, 10, 0.1
 """The synthetic regression: points, features, standard deviation of noise."""
+TASKS: Registry[Callable[..., Task]] = Registry(
+    "task", {}, group="bsfl.tasks", given=("n_clients", "rng")
+)
+"""Tasks by name: functions or classes (n_clients, rng, settings), all of them custom."""
+TASK_METHODS = ("n_clients", "samples", "init", "train", "aggregate", "evaluate")
+
+Range = Annotated[tuple[float, float], rule(validation.span)]
 
 
 class Known(NamedTuple):
@@ -34,107 +41,144 @@ class Known(NamedTuple):
     ids: Sequence[str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearningSpec:
+class Trained(Part):
+    """Keys of everything that is trained.
+
+    Attributes:
+        weighting: How the average weighs clients: by "samples", "equal" or "fedau".
+        evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
+        target_accuracy: Accuracy to which time is measured; None: a little less than the lowest
+            accuracy that a policy ends with.
+    """
+
+    weighting: Literal["samples", "equal", "fedau"] = "samples"
+    evaluate_every_s: Annotated[float, rule(validation.at_least, 0.0)] = 0.0
+    target_accuracy: Annotated[float, rule(validation.between, 0.0, 1.0)] | None = None
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages that the numbers depend on; unknown for a custom task."""
+        return ()
+
+
+class Partitioned(Named):
+    """How samples are partitioned among clients; further keys are settings of the kind.
+
+    Attributes:
+        kind: Name of a partition; None: by the data's own clients where it has them, else "iid".
+        label_noise: Range of the share of a client's labels that are wrong.
+        quality: Range of the quality of a client's images.
+    """
+
+    registry = PARTITIONS
+    kind: str | None = None
+    label_noise: Range = (0.0, 0.0)
+    quality: Range = (1.0, 1.0)
+
+
+class Learning(Trained):
     """What is trained, on which data, and how.
 
     Attributes:
         dataset: A name from `bsfl data list`, "linear" for synthetic regression, or custom
             data: an .npz file, a folder of CSV files, "mine.py:function" or an entry point.
-        network: "cnn" or "vgg", for images; None: "cnn". Vectors are trained by a linear model.
-        size: "small" or "paper", for images.
-        dropout: Share of the dense layer dropped while training, for images.
-        split: Name of a split and its settings, as `kind` and further keys; without a kind, by
-            the data's own clients where it says so, else "iid".
-        batch_size, epochs, optimizer, learning_rate, momentum, weighting: How a client trains and
-            its weight in the average.
-        evaluate_every_s: Virtual seconds between two evaluations; 0: after every round.
-        target_accuracy: Accuracy to which time is measured; None: a little less than the lowest
-            accuracy that a policy ends with.
+        network, size, dropout: Of models of images; vectors are trained by a linear model.
+        batch_size, epochs, optimizer, learning_rate, momentum: How a client trains.
         engine: "jax", or "fast" for numba on processors: images, the small "cnn", optimizer "sgd".
     """
 
     dataset: str
-    network: str | None = None
-    size: str = "small"
-    dropout: float = 0.25
-    split: dict[str, Any] = field(default_factory=dict)
-    batch_size: int = 32
-    epochs: int = 1
-    optimizer: str = "sgd"
-    learning_rate: float = 0.1
-    momentum: float = 0.0
-    weighting: str = "samples"
-    evaluate_every_s: float = 0.0
-    target_accuracy: float | None = None
-    engine: str = "jax"
+    network: Literal["cnn", "vgg"] | None = None
+    size: Literal["small", "paper"] = "small"
+    dropout: Annotated[float, rule(validation.finite)] = 0.25
+    partition: Partitioned = Partitioned()
+    batch_size: Annotated[int, rule(validation.natural)] = 32
+    epochs: Annotated[int, rule(validation.natural)] = 1
+    optimizer: Optimizer = "sgd"
+    learning_rate: Annotated[float, rule(validation.positive)] = 0.1
+    momentum: Annotated[float, rule(validation.finite)] = 0.0
+    engine: Literal["jax", "fast"] = "jax"
 
-    def __post_init__(self) -> None:
-        validation.one_of("engine", self.engine, ENGINES)
-        if self.network is not None:
-            validation.one_of("network", self.network, NETWORKS)
-        validation.at_least("evaluate_every_s", self.evaluate_every_s, 0.0)
-        if self.target_accuracy is not None:
-            validation.between("target_accuracy", self.target_accuracy, 0.0, 1.0)
-        if not isinstance(self.dataset, str):
-            raise InvalidInput(f"dataset must be a name or a file, got {self.dataset!r}")
+    @model_validator(mode="after")
+    def _check(self, info: ValidationInfo) -> Self:
+        if not is_opened(info):
+            self.local()
+            check_files(self.dataset)
+            if not is_reference(self.dataset):
+                self._check_data()
+        return self
+
+    def local(self, workers: int | None = None) -> Local:
+        """Return how a client trains."""
+        keys = ("batch_size", "epochs", "optimizer", "learning_rate", "momentum")
+        return Local(workers=workers, **{key: getattr(self, key) for key in keys})
+
+    def _check_data(self) -> None:
+        """Check the keys that belong to some data alone; images have more than two axes."""
+        n_labels: int | None
         if self.dataset == LINEAR:
-            self._must_fit(None, 2)
+            n_labels, n_axes = None, 2
         elif not is_own(self.dataset) and isinstance(CATALOGUE.find(self.dataset), Entry):
-            self._must_fit(1, 4)
+            n_labels, n_axes = 1, 4
         else:
             data = _data(self.dataset)
-            self._must_fit(data.n_labels, data.x_train.ndim)
-        PARTITIONS.find(self.kind)
-
-    def _must_fit(self, n_labels: int | None, n_axes: int) -> None:
-        """Check the settings that belong to some data alone; images have more than two axes."""
+            n_labels, n_axes = data.n_labels, data.x_train.ndim
         if n_labels is None and self.target_accuracy is not None:
             raise InvalidInput("target_accuracy belongs to labels; a regression has a loss")
         if n_axes == 2 and (self.engine == "fast" or self.network is not None):
             word = 'engine "fast"' if self.engine == "fast" else f"network {self.network!r}"
             raise InvalidInput(f"{word} is for images; vectors are trained by a linear model")
+        with at("[learning.partition]"):
+            self.partition.check_settings(self.partition_kind)
 
     @property
-    def kind(self) -> str:
-        """The name of the split: as given, else by the data's own clients, else iid."""
-        return str(self.split.get("kind", "iid" if self._clients() is None else "client"))
+    def is_custom(self) -> bool:
+        """Whether making the task executes a file of the user's own."""
+        return is_reference(self.dataset) or self.partition.is_custom
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("jax", "jaxlib", "optax", *(("numba",) if self.engine == "fast" else ()))
+
+    @property
+    def partition_kind(self) -> str:
+        """The name of the partition: as given, else by the data's own clients, else iid."""
+        return self.partition.kind or ("iid" if self._clients() is None else "client")
 
     def _clients(self) -> IntArray | None:
         """Return the client of each sample, where the data names them."""
         is_published = self.dataset == LINEAR or self.dataset in CATALOGUE.known
         return None if is_published else getattr(_data(self.dataset), "client", None)
 
-    def partition(self, n_clients: int, seed: int) -> Partition:
+    def n_recorded(self) -> int | None:
+        """Return how many clients the data has; None: it names none, or its file must run."""
+        clients = None if is_reference(self.dataset) else self._clients()
+        return None if clients is None else len(np.unique(clients))
+
+    def make_partition(self, n_clients: int, seed: int) -> Partition:
         """Return the partition of the samples among the clients, with one seed."""
-        settings = {key: value for key, value in self.split.items() if key != "kind"}
-        for key in ("label_noise", "quality"):
-            if key in settings:
-                settings[key] = tuple(settings[key])
+        table, kind = self.partition, self.partition_kind
+        settings = table.settings
         clients = self._clients()
-        if clients is not None and "client" in PARTITIONS.settings(self.kind):
+        if clients is not None and "client" in PARTITIONS.settings(kind):
             settings.setdefault("client", clients)
         data = None if self.dataset == LINEAR else _data(self.dataset)
         alike = np.zeros(len(data.y_train) if data else N_TRAIN, dtype=np.uint8)
         labels = data.y_train if data and data.n_labels is not None else alike
-        with at("[learning.split]"):
-            return make_partition(self.kind, labels, n_clients, seed=seed, **settings)
+        noise: Any = {"label_noise": table.label_noise, "quality": table.quality}
+        with at("[learning.partition]"):
+            return make_partition(kind, labels, n_clients, seed=seed, **noise, **settings)
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Packages that the numbers depend on."""
-        return ("jax", "jaxlib", "optax", *(("numba",) if self.engine == "fast" else ()))
-
-    def data(self, n_clients: int, seed: int) -> Known:
+    def client_data(self, n_clients: int, seed: int) -> Known:
         """Return the sizes, quality and names of the clients' data, with one seed."""
-        split = self.partition(n_clients, seed)
+        split = self.make_partition(n_clients, seed)
         ids = None
         if split.chosen is not None:
             names = _data(self.dataset).ids  # type: ignore[union-attr]
             ids = [names[k] for k in split.chosen.tolist()]
         return Known(split.sizes.astype(np.float64), split.quality, ids)
 
-    def task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
+    def make_task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
         """Return the task with one seed.
 
         Args:
@@ -142,12 +186,10 @@ class LearningSpec:
             seed: Root of the partition, of synthetic data and of noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
         """
-        from bsfl.learning.array_task import Local
-
-        split = self.partition(n_clients, seed)
+        self._check_data()
+        split = self.make_partition(n_clients, seed)
         clients = [split.of(k) for k in range(split.n_clients)]
-        own = {one.name for one in fields(self)} & {one.name for one in fields(Local)}
-        local = Local(workers=workers, **{name: getattr(self, name) for name in own})
+        local = self.local(workers)
         data = linear_data(seed) if self.dataset == LINEAR else _data(self.dataset)
         test = data.x_test, data.y_test
         if data.n_labels is None:
@@ -175,6 +217,55 @@ class LearningSpec:
             dropout=self.dropout,
             n_labels=data.n_labels,
         )
+
+
+class OwnTask(Trained):
+    """A custom task; its clients hold what it says that they hold."""
+
+    def _make(self, n_clients: int, seed: int) -> Any:
+        raise NotImplementedError
+
+    def make_task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
+        """Return the task with one seed."""
+        task = self._make(n_clients, seed)
+        check_kind("a task", task, TASK_METHODS)
+        if task.n_clients != n_clients:
+            raise InvalidInput(f"the task must have the {n_clients} clients, got {task.n_clients}")
+        validation.numbers("samples of a task", task.samples)
+        return task  # type: ignore[no-any-return]
+
+    def client_data(self, n_clients: int, seed: int) -> Known:
+        """Return the samples of every client and, where the task says so, their names."""
+        task = self.make_task(n_clients, seed)
+        return Known(np.asarray(task.samples, dtype=np.float64), ids=getattr(task, "ids", None))
+
+
+class NamedTask(OwnTask, Named):
+    """A task by name: "mine.py:MyTask" or an entry point; further keys are its settings."""
+
+    registry, key = TASKS, "task"
+    task: str
+
+    def _make(self, n_clients: int, seed: int) -> Any:
+        return TASKS.call(self.task, n_clients, stream(seed, "task"), **self.settings)
+
+
+class GivenTask(OwnTask, Given):
+    """A task given as an object, or a function (n_clients, rng) that makes one for each seed."""
+
+    def _make(self, n_clients: int, seed: int) -> Any:
+        task = self.get()
+        is_task = hasattr(task, "aggregate") and not isinstance(task, type)
+        return task if is_task else TASKS.call(task, n_clients, stream(seed, "task"))
+
+
+AnyLearning = Annotated[
+    Annotated[GivenTask, Tag("<object>")]
+    | Annotated[NamedTask, Tag("<task>")]
+    | Annotated[Learning, Tag("<dataset>")],
+    by_key("object", "task", "dataset"),
+]
+"""What is trained: a data set, or a task by name or as an object."""
 
 
 def linear_data(seed: int) -> OwnData:
@@ -215,7 +306,7 @@ def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any,
 
 def _must_not_share(split: Partition) -> None:
     if len(np.unique(split.indices)) < len(split.indices):
-        raise InvalidInput("noise needs a split in which no two clients share a sample")
+        raise InvalidInput("noise needs a partition in which no two clients share a sample")
 
 
 def _data(name: str) -> Dataset | OwnData:

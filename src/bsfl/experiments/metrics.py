@@ -152,13 +152,13 @@ class Metric:
 
 def baseline(scenario: Scenario) -> str | None:
     """Return the label of the policy that speed-ups are relative to, if it takes part."""
-    labels = {name: label for label, (name, _) in scenario.policies.items()}
+    labels = {policy.name: label for label, policy in scenario.policies.items()}
     return next((labels[name] for name in BASELINES if name in labels), None)
 
 
 def selections(results: Results, label: str) -> FloatArray:
     """Return how often each client took part, [seed, client]."""
-    n_clients = results.scenario.fleet.n_clients
+    n_clients = results.scenario.clients.n_clients
     counts = [participation(took_part(r), n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
@@ -169,10 +169,13 @@ def fair_selections(results: Results, label: str) -> FloatArray:
     Equal for all, or in proportion to samples x quality where the objective weighs them.
     """
     scenario = results.scenario
-    weights = np.ones((results.seeds, scenario.fleet.n_clients))
+    weights = np.ones((results.seeds, scenario.clients.n_clients))
     if scenario.objective and scenario.objective.generalization == "weighted":
-        fleets = [scenario.build_fleet(index) for index in range(results.seeds)]
-        weights = np.stack([fleet.significance for fleet in fleets])
+        seeds = [results.simulated_clients(index) for index in range(results.seeds)]
+        known = [clients.significance for clients in seeds if clients]
+        if not known:  # only a run may make the clients
+            return np.full(weights.shape, np.nan)
+        weights = np.stack(known)
     targets = [capped_shares(w, scenario.cohort_size) for w in weights]
     n_rounds = np.array([len(r) for r in results.records(label)])
     return n_rounds[:, np.newaxis] * np.stack(targets)
@@ -234,7 +237,7 @@ def _regret_exponents(of: PolicyRuns, first: int, last: int) -> list[float] | No
 
 
 def _early_regret_exponents(of: PolicyRuns) -> list[float] | None:
-    start = -(-of.scenario.fleet.n_clients // of.scenario.cohort_size)
+    start = -(-of.scenario.clients.n_clients // of.scenario.cohort_size)
     return _regret_exponents(of, start, 10 * start)
 
 

@@ -12,7 +12,7 @@ import json
 import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,12 @@ import numpy.typing as npt
 import bsfl
 from bsfl import validation
 from bsfl.errors import InvalidInput, NewerFormat, StateFileError
-from bsfl.experiments.files import digests, own_files
-from bsfl.experiments.given import OBJECT
-from bsfl.experiments.parse import parse_scenario
-from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.reading import digests
+from bsfl.experiments.scenario import Scenario, differences, parse_scenario
 from bsfl.extras import data_frame
 from bsfl.persistence import lock, replace_file, statefile
-from bsfl.policies import POLICIES
 from bsfl.rounds import BufferPlan
+from bsfl.simulation.clients import SimulatedClients
 from bsfl.types import FloatArray, IntArray, RoundRecord
 
 FORMAT = statefile.FORMAT
@@ -63,13 +61,21 @@ class Run:
 
 
 class Results:
-    """All runs of one scenario in a folder."""
+    """All runs of one scenario in a folder; `is_read_only`: nothing custom is executed."""
 
-    def __init__(self, folder: Path, scenario: Scenario, seeds: int) -> None:
+    def __init__(
+        self, folder: Path, scenario: Scenario, seeds: int, *, is_read_only: bool = False
+    ) -> None:
         validation.folder(folder)
         self.folder, self.scenario, self.seeds = folder, scenario, seeds
-        self._source = _plain(scenario)
+        self.is_read_only = is_read_only
+        self._plain = scenario.plain()
         self._runs: dict[tuple[str, int], Run] = {}
+
+    def simulated_clients(self, index: int) -> SimulatedClients | None:
+        """Return the clients of a seed; None: only a run may execute the files that make them."""
+        is_closed = self.is_read_only and self.scenario.is_custom
+        return None if is_closed else self.scenario.simulated_clients(index)
 
     def runs(self) -> list[tuple[str, int]]:
         """Return (policy label, index of the seed) of every run."""
@@ -122,7 +128,7 @@ class Results:
 
     def _key(self, label: str, index: int) -> dict[str, Any]:
         """Return what a run is of, so that its file is not taken for that of another one."""
-        conditions = [_common(self._source), _policies(self._source)[f"policies.{label}"]]
+        conditions = [_common(self._plain), self._plain["policies"][label]]
         seed = self.scenario.first_seed + index
         return {"policy": label, "seed": seed, "scenario": _checksum(conditions)}
 
@@ -178,19 +184,19 @@ class Results:
             "format": FORMAT,
             "name": self.scenario.name,
             "seeds": self.seeds,
-            "scenario": self._source,
+            "scenario": self._plain,
             "versions": versions_now(self.scenario),
-            "files": digests(self._source),
+            "files": digests(self.scenario),
         }
         path = self.folder / "manifest.json"
         with alone_in(self.folder):
             if path.exists():
                 known = read_manifest(self.folder)
                 self._check_same(known, manifest)
-                policies = known["scenario"]["policies"] | self._source["policies"]
+                policies = known["scenario"]["policies"] | self._plain["policies"]
                 manifest |= {
                     "seeds": max(self.seeds, known["seeds"]),
-                    "scenario": {**self._source, "policies": policies},
+                    "scenario": {**self._plain, "policies": policies},
                     "versions": known["versions"],
                     "files": known["files"] | manifest["files"],
                 }
@@ -198,11 +204,13 @@ class Results:
 
     def _check_same(self, known: dict[str, Any], manifest: dict[str, Any]) -> None:
         """Check that finished runs in the folder would come out the same now."""
-        then, now = _common(known["scenario"]), _common(manifest["scenario"])
-        changed = [key for key in then | now if then.get(key) != now.get(key)]
-        then = _policies(known["scenario"]) | known["files"]
-        now = _policies(manifest["scenario"]) | manifest["files"]
-        changed += [key for key in now if now[key] != then.get(key, now[key])]
+        then, now = known["scenario"], manifest["scenario"]
+        changed = differences(
+            {**_common(then), "policies": then["policies"]},
+            {**_common(now), "policies": now["policies"]},
+        )
+        files = known["files"]
+        changed += [name for name, d in manifest["files"].items() if files.get(name, d) != d]
         if changed:
             raise InvalidInput(
                 f"{self.folder} holds results of another {known['name']!r} "
@@ -214,12 +222,6 @@ class Results:
 def _common(source: dict[str, Any]) -> dict[str, Any]:
     """Return what all runs of a scenario depend on; title and number of seeds change none."""
     return {k: v for k, v in source.items() if k not in ("title", "seeds", "policies")}
-
-
-def _policies(source: dict[str, Any]) -> dict[str, Any]:
-    """Return the policies of a scenario, each with its name."""
-    policies = source["policies"].items()
-    return {f"policies.{label}": {"policy": label, **table} for label, table in policies}
 
 
 @contextmanager
@@ -263,21 +265,14 @@ def read_checked(path: Path) -> dict[str, Any] | None:
 
 
 def open_results(folder: str | Path) -> Results:
-    """Return the results in a folder; no file that the scenario names as a policy is imported."""
+    """Return the results in a folder; no custom file that the scenario names is executed."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    source, place = manifest["scenario"], str(folder / "manifest.json")
-    known, policies = {}, {}
-    for label, table in source["policies"].items():
-        name = table.get(OBJECT) or table.get("policy", label)
-        policies[label] = name, {key: value for key, value in table.items() if key != "policy"}
-        if name in POLICIES.known and not any(own_files(table)):
-            known[label] = table
-    # a custom policy is only a name here: its runs are read, not repeated
-    content = {**source, "policies": known or {"random": {}}}
-    scenario = parse_scenario(content, name=manifest["name"], file=place)
-    policies |= {label: scenario.policies[label] for label in known}
-    return Results(folder, replace(scenario, policies=policies, source=source), manifest["seeds"])
+    place = str(folder / "manifest.json")
+    scenario = parse_scenario(
+        manifest["scenario"], name=manifest["name"], file=place, is_opened=True
+    )
+    return Results(folder, scenario, manifest["seeds"], is_read_only=True)
 
 
 def versions_now(scenario: Scenario) -> Versions:
@@ -316,12 +311,6 @@ def took_part(records: Records) -> IntArray:
     """Return the clients whose responses entered the model, [round, place]; empty places are -1."""
     kept: IntArray = records["kept"]
     return kept
-
-
-def _plain(scenario: Scenario) -> dict[str, Any]:
-    """Return a scenario as plain data, as it is when it has been written and read."""
-    source: dict[str, Any] = json.loads(json.dumps(scenario.source))
-    return source
 
 
 def _checksum(content: Any) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bsfl.errors import InvalidInput, WorkerDied
+from bsfl.experiments.parts import at
 from bsfl.experiments.progress import Meter, shown
 from bsfl.experiments.results import Results, Run, as_records, versions_now
 from bsfl.experiments.scenario import Scenario
-from bsfl.experiments.toml_tables import at
 from bsfl.extras import as_they_come, optional_module
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policy import Policy, PolicyWrapper, Selection
@@ -55,6 +55,8 @@ def run_scenario(
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
+    if not scenario.policies:
+        raise InvalidInput(f"{scenario.name}: there must be at least one policy")
     n_seeds = scenario.seeds if seeds is None else seeds
     results = Results(Path(folder).absolute(), scenario, n_seeds)
     missing = results.missing()
@@ -128,7 +130,7 @@ def keep_programs(workers: int) -> None:
 def dry_run(scenario: Scenario) -> None:
     """Simulate one round of every policy, so that errors show before anything is written."""
     with at(scenario.name):
-        fleet = scenario.build_fleet(0)
+        fleet = scenario.simulated_clients(0)
     with at(f"{scenario.name} [learning]"):
         training = scenario.training(0)
     if training:
@@ -181,7 +183,7 @@ def run_one(scenario: Scenario, label: str, index: int, workers: int, parent: in
     if is_main and os.getppid() == parent:  # Ctrl-C reaches all: the parent alone ends the others
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[XLA_THREADS] = str(workers)
-    fleet = scenario.build_fleet(index)
+    fleet = scenario.simulated_clients(index)
     training = scenario.training(index, workers=workers)
     policy = Timed(scenario.policy(label, fleet))
     parts: Any = {"objective": scenario.objective, "training": training}

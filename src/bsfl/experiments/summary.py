@@ -20,7 +20,6 @@ from bsfl.experiments.results import Results
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval, seeds_in_words
 from bsfl.extras import data_frame
-from bsfl.policies import POLICIES
 from bsfl.simulation.regret import regret_bound
 from bsfl.types import FloatArray, IntArray
 
@@ -100,8 +99,7 @@ class Summary:
     @property
     def oracles(self) -> list[str]:
         """Labels of the policies that know the true speeds; a reference, not competitors."""
-        policies = {k: POLICIES.find(name) for k, (name, _) in self.scenario.policies.items()}
-        return [k for k, policy in policies.items() if getattr(policy, "is_oracle", False)]
+        return [label for label, one in self.scenario.policies.items() if one.is_oracle]
 
     @property
     def title(self) -> str:
@@ -111,7 +109,7 @@ class Summary:
         length = f"{one.time_s:,.0f} s of virtual time" if is_timed else f"{one.rounds:,} rounds"
         seeds = seeds_in_words(self.seeds, " (± 95 %)")
         target = f", target {self.target}" if self.target else ""
-        size = f"K = {one.fleet.n_clients:,}, m = {one.cohort_size:,}"
+        size = f"K = {one.clients.n_clients:,}, m = {one.cohort_size:,}"
         return f"{one.title}: {size}, {length}, {seeds}{target}"
 
     def as_json(self) -> dict[str, Any]:
@@ -121,7 +119,7 @@ class Summary:
         return {
             "scenario": one.name,
             "title": one.title,
-            "n_clients": one.fleet.n_clients,
+            "n_clients": one.clients.n_clients,
             "cohort_size": one.cohort_size,
             "rounds": None if is_timed else one.rounds,
             "time_s": one.time_s if is_timed else None,
@@ -153,14 +151,18 @@ def bound(results: Results, rounds: IntArray) -> FloatArray:
 
     Delta_max = 2 alpha + mu_max - mu_min as the paper bounds it. Delta_min, the smallest
     difference between two rewards, is unknown; the smallest gap between two mean speeds stands for
-    it, so this shows the bound's size and is not itself proven. Infinite where two are equal.
+    it, so this shows the bound's size and is not itself proven. Infinite where two are equal, and
+    where only a run may make the clients.
     """
     scenario = results.scenario
     assert scenario.objective
-    size = {"n_clients": scenario.fleet.n_clients, "cohort_size": scenario.cohort_size}
+    size = {"n_clients": scenario.clients.n_clients, "cohort_size": scenario.cohort_size}
     curves = []
     for index in range(results.seeds):
-        mu = np.sort(scenario.build_fleet(index).mean_speed(1))
+        clients = results.simulated_clients(index)
+        if clients is None:
+            return np.full(rounds.shape, np.inf)
+        mu = np.sort(clients.mean_speed(1))
         delta_max = 2 * scenario.objective.alpha + float(mu[-1] - mu[0])
         delta_min = float(np.diff(mu).min(initial=np.inf))
         curves.append(regret_bound(rounds, **size, delta_max=delta_max, delta_min=delta_min))

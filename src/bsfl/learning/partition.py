@@ -1,4 +1,4 @@
-"""Splits: partitions of labelled data among the clients of a fleet.
+"""Partitions of labelled data among clients.
 
 Each function takes the label of every sample, K and a generator. It assigns all samples, none of
 them twice unless it says so, and at least one to every client; the registry at the end gives the
@@ -196,7 +196,7 @@ def by_client(
         client: The number of every sample's client; comes with the data.
     """
     if client is None:
-        raise InvalidInput('split "client" needs data that names the client of each sample')
+        raise InvalidInput('partition "client" needs data that names the client of each sample')
     owner = np.asarray(client, dtype=np.int64)
     known = np.unique(owner)
     if n_clients > len(known):
@@ -326,7 +326,7 @@ def _range(name: str, value: Range) -> Range:
 
 
 PARTITIONS: Registry[Callable[..., Partition]] = Registry(
-    "split",
+    "partition",
     {
         "iid": iid,
         "dirichlet": dirichlet,
@@ -334,11 +334,11 @@ PARTITIONS: Registry[Callable[..., Partition]] = Registry(
         "quantity": quantity,
         "client": by_client,
     },
-    group="bsfl.splits",
+    group="bsfl.partitions",
     given=("labels", "n_clients", "rng"),
 )
-"""Splits by name; a custom one is a function (labels, n_clients, rng) that returns a Partition, or
-the samples of each client as a list of positions."""
+"""Partitions by name; a custom one is a function (labels, n_clients, rng) that returns a Partition,
+or the samples of each client as a list of positions."""
 
 
 def make_partition(
@@ -359,6 +359,8 @@ def make_partition(
     made = PARTITIONS.call(name, labels, n_clients, stream(seed, "split"), **settings)
     split = made if isinstance(made, Partition) else Partition.of_clients(labels, made)
     if split.n_clients != n_clients:
-        raise InvalidInput(f"split {name!r} must have {n_clients} clients, got {split.n_clients}")
+        raise InvalidInput(
+            f"partition {name!r} must have {n_clients} clients, got {split.n_clients}"
+        )
     split = with_label_noise(split, stream(seed, "label-noise"), share=label_noise)
     return with_quality(split, stream(seed, "quality"), quality=quality)

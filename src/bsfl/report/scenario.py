@@ -7,7 +7,7 @@ import numpy as np
 
 from bsfl.estimators.fairness import lorenz, participation
 from bsfl.experiments.headline import headline
-from bsfl.experiments.learning_spec import LearningSpec
+from bsfl.experiments.learning_spec import Learning
 from bsfl.experiments.metrics import evaluated, find_target, selections
 from bsfl.experiments.results import Results, read_manifest, took_part
 from bsfl.experiments.statistics import seeds_in_words
@@ -27,6 +27,7 @@ from bsfl.report.plots import (
     curve,
 )
 from bsfl.report.report import Report
+from bsfl.simulation.clients import SimulatedClients
 from bsfl.types import FloatArray, IntArray, RoundPlan
 
 N_POINTS = 300
@@ -46,6 +47,9 @@ MAX_BARS = 100
 def scenario_report(results: Results) -> Report:
     """Return the report of finished results."""
     summary, scenario = summarise(results), results.scenario
+    clients = results.simulated_clients(0)
+    is_synchronous = isinstance(scenario.plan, RoundPlan)
+    has_data = isinstance(scenario.learning, Learning)
     return Report(
         title=scenario.title,
         headline=[*headline(summary), *summary.warnings()],
@@ -57,8 +61,8 @@ def scenario_report(results: Results) -> Report:
             time_plot(results),
             *([regret_plot(results)] if scenario.objective else ()),
             heat_plot(results),
-            *([learned_plot(results)] if isinstance(scenario.plan, RoundPlan) else ()),
-            *([data_plot(results)] if isinstance(scenario.learning, LearningSpec) else ()),
+            *([learned_plot(results, clients)] if clients and is_synchronous else ()),
+            *([data_plot(results, clients)] if clients and has_data else ()),
         ],
         details={"Scenario and versions": read_manifest(results.folder)},
     )
@@ -176,14 +180,13 @@ def regret_plot(results: Results) -> Plot:
     )
 
 
-def data_plot(results: Results) -> Plot:
+def data_plot(results: Results, clients: SimulatedClients) -> Plot:
     """Return a bar for every client: its samples, stacked by label."""
     scenario = results.scenario
-    assert isinstance(scenario.learning, LearningSpec)
-    split = scenario.learning.partition(scenario.fleet.n_clients, seed=scenario.first_seed)
-    clients = in_order(split.sizes, MAX_BARS)
-    fleet, counts = scenario.build_fleet(0), split.histogram[clients].T
-    names = [fleet.name(k) for k in clients]
+    assert isinstance(scenario.learning, Learning)
+    split = scenario.learning.make_partition(scenario.clients.n_clients, seed=scenario.first_seed)
+    shown = in_order(split.sizes, MAX_BARS)
+    counts, names = split.histogram[shown].T, [clients.name(k) for k in shown]
     bars = [Bars(label=f"label {i}", names=names, height=own) for i, own in enumerate(counts)]
     return Plot(
         name="data",
@@ -223,31 +226,32 @@ def heat_plot(results: Results) -> Plot:
 def heat_panel(results: Results, label: str) -> Panel:
     """Return which clients took part when under a policy."""
     cohorts = took_part(results.records(label)[0])
-    n_clients, rounds = results.scenario.fleet.n_clients, len(cohorts)
+    n_clients, rounds = results.scenario.clients.n_clients, len(cohorts)
     turns = rounds * results.scenario.cohort_size // n_clients
     edges = np.linspace(0, rounds, max(1, min(N_BLOCKS, turns)) + 1).astype(int)
     blocks = np.split(cohorts, edges[1:-1])
     counts = np.array([participation(block, n_clients) / len(block) for block in blocks])
-    fleet = results.scenario.build_fleet(0)
-    clients = in_order(fleet.mean_speed(1), MAX_CLIENTS)
+    made = results.simulated_clients(0)
+    speed = made.mean_speed(1) if made else np.zeros(n_clients)
+    clients = in_order(speed, MAX_CLIENTS)
     heat = Heat(
-        names=[fleet.name(k) for k in clients],
+        names=[made.name(k) if made else str(k) for k in clients],
         y=(edges[1:] + edges[:-1]) / 2,
         value=counts[:, clients] * n_clients / results.scenario.cohort_size,
         label="share",
     )
-    return Panel(x="clients, slow to fast", y="round", title=label, marks=[heat])
+    x = "clients, slow to fast" if made else "clients"
+    return Panel(x=x, y="round", title=label, marks=[heat])
 
 
-def learned_plot(results: Results) -> Plot:
+def learned_plot(results: Results, clients: SimulatedClients) -> Plot:
     """Return the speeds that the server observed, against the truth, with the first seed."""
     marks: list[Points | Line] = []
-    name = results.scenario.build_fleet(0).name
     for label in results.scenario.policies:
-        speeds = learned_speeds(results, label, 0)
-        clients = in_order(speeds.truth, MAX_CLIENTS)
-        names = [f"client {name(k)}, {speeds.count[k]} responses" for k in clients]
-        x, y, half = speeds.truth[clients], speeds.mean[clients], speeds.half[clients]
+        speeds = learned_speeds(results, label, clients)
+        shown = in_order(speeds.truth, MAX_CLIENTS)
+        names = [f"client {clients.name(k)}, {speeds.count[k]} responses" for k in shown]
+        x, y, half = speeds.truth[shown], speeds.mean[shown], speeds.half[shown]
         marks.append(Points(label=label, x=x, y=y, half=half, names=names))
     ends = np.array([0.0, speeds.truth.max()])
     marks.append(Line(label="truth", x=ends, y=ends, is_grey=True))
@@ -272,10 +276,9 @@ class LearnedSpeeds:
     count: IntArray
 
 
-def learned_speeds(results: Results, label: str, index: int) -> LearnedSpeeds:
-    """Return the speeds that a run showed; latencies are drawn again, so nothing is stored."""
-    fleet = results.scenario.build_fleet(index)
-    records = results.records(label)[index]
+def learned_speeds(results: Results, label: str, fleet: SimulatedClients) -> LearnedSpeeds:
+    """Return the speeds that the first run showed; latencies are drawn again: none is stored."""
+    records = results.records(label)[0]
     total, squares = np.zeros((2, fleet.n_clients))
     count = participation(records["cohort"], fleet.n_clients)
     started_s = np.append(0.0, records["clock_s"][:-1])  # a round starts when the one before ends
@@ -314,4 +317,6 @@ def _bands(results: Results) -> str:
 def _title(results: Results) -> str:
     scenario = results.scenario
     seeds = seeds_in_words(results.seeds, ", 95 % bands" * (results.seeds >= BAND_SEEDS))
-    return f"{scenario.title} (K = {scenario.fleet.n_clients}, m = {scenario.cohort_size}, {seeds})"
+    return (
+        f"{scenario.title} (K = {scenario.clients.n_clients}, m = {scenario.cohort_size}, {seeds})"
+    )

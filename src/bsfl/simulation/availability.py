@@ -16,7 +16,8 @@ from bsfl import validation
 from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput, reason
 from bsfl.learning import npy
-from bsfl.simulation.client_rows import file_path, open_regular
+from bsfl.persistence.regular_file import open_regular
+from bsfl.simulation.client_rows import file_path
 from bsfl.simulation.intervals import read_intervals
 from bsfl.simulation.week import phone_week
 from bsfl.types import BoolArray, Rng
@@ -85,7 +86,7 @@ def read_availability(
     """
     path = file_path(path)
     try:
-        with open_regular(path, MAX_BYTES) as file:
+        with open_regular(path, max_bytes=MAX_BYTES) as file:
             is_npz = file.read(2) == b"PK"
             file.seek(0)
             if is_npz:

@@ -1,17 +1,15 @@
 """CSV files of which every row is about a client: opened safely, read row by row."""
 
 import csv
-import errno
-import io
 import math
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from bsfl.errors import InvalidInput, reason
+from bsfl.persistence.regular_file import open_csv
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -36,28 +34,11 @@ def file_path(path: object) -> Path:
     return Path(path)
 
 
-def open_regular(path: Path, max_bytes: int) -> IO[bytes]:
-    """Open a regular file of at most so many bytes; a device may never end, and a pipe blocks."""
-    status = path.stat()
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "Is a directory")
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "It is not a regular file")
-    if status.st_size > max_bytes:
-        raise OSError(errno.EFBIG, f"It may have {max_bytes:,} bytes, got {status.st_size:,}")
-    return path.open("rb")
-
-
 @contextmanager
 def open_rows(path: Path) -> Iterator[tuple[list[str], Iterator[Cells]]]:
     """Open a CSV with a header: its column names, and its rows, each with as many cells."""
     try:
-        with io.TextIOWrapper(
-            open_regular(path, MAX_CSV_BYTES),
-            encoding="utf-8-sig",
-            errors="surrogateescape",
-            newline="",
-        ) as file:
+        with open_csv(path, errors="surrogateescape", max_bytes=MAX_CSV_BYTES) as file:
             lines = _text_lines(path, file)
             header = next(lines, "")
             delimiter = max(DELIMITERS, key=header.count)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bsfl import validation
+from bsfl._core.registry import is_reference
 from bsfl.errors import InvalidInput
 from bsfl.estimators.generalization import DEFICITS, Deficit, generalization_term
 from bsfl.simulation.clients import SimulatedClients
@@ -29,7 +30,8 @@ class Objective:
     def __post_init__(self) -> None:
         validation.at_least("alpha", self.alpha, 0.0)
         validation.natural("beta", self.beta)
-        DEFICITS.resolve("generalization", self.generalization)
+        if not is_reference(self.generalization):  # which is executed by a run alone
+            DEFICITS.resolve("generalization", self.generalization)
         if self.generalization == "loss":
             raise InvalidInput("regret cannot be measured with generalization = 'loss'")
 

@@ -11,15 +11,15 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.estimators.fairness import gini, participation
-from bsfl.experiments.files import find_scenario
 from bsfl.experiments.metrics import fair_selections, selections
+from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.results import Results, took_part
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval
 from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.report.plots import Plot
-from bsfl.studies.study import Effort, changed, table_of
+from bsfl.studies.study import Effort, table_of
 from bsfl.types import FloatArray
 
 FLOOR, FLOOR_PART, FLOOR_ROUNDS = 0.8, 5, 1000
@@ -60,7 +60,7 @@ class Ablation:
 
     def run(self, folder: Path, effort: Effort) -> Found:
         """Complete the runs in the folder and return the results."""
-        adapted = {name: self.adapt(find_scenario(name)) for name in self.scenarios}
+        adapted = {name: self.adapt(read_scenario(name)) for name in self.scenarios}
         return {name: effort.run(one, folder / name) for name, one in adapted.items()}
 
     def play(self, folder: Path, effort: Effort) -> Report:
@@ -161,7 +161,7 @@ class Drift(Ablation):
     def rows(self, found: Found) -> list[Row]:
         """Compare the time lost after a change with that of the stationary policy."""
         drift, steady = found["ablation-drift"], found["ablation-steady"]
-        change = drift.scenario.fleet.drift
+        change = drift.scenario.clients.drift
         assert change
         half = change.at - 1
         before, after, afresh = slice(half), slice(half, None), slice(drift.scenario.rounds - half)
@@ -222,13 +222,14 @@ class FloorHeld(Ablation):
 
     def adapt(self, scenario: Scenario) -> Scenario:
         """Return a scenario without training, with policies that keep the floor."""
-        fleet = dict(scenario.source["fleet"])
+        clients = scenario.clients
         if scenario.learning:  # the latencies are those of training
-            sizes = scenario.learning.data(scenario.fleet.n_clients, seed=FLOOR_SEED).samples
+            sizes = scenario.learning.client_data(clients.n_clients, seed=FLOOR_SEED).samples
             spread = float(np.log(sizes).std()) if sizes.std() > 1 else 0.0
-            fleet["data"] = {"mean_samples": float(sizes.mean()), "size_sigma": spread}
-        if "drift" in fleet:
-            fleet["drift"] = {**fleet["drift"], "at": FLOOR_ROUNDS // 2 + 1}
+            data = {"mean_samples": float(sizes.mean()), "size_sigma": spread}
+            clients = clients.changed(data=data)
+        if clients.drift:
+            clients = clients.changed(drift=clients.drift.changed(at=FLOOR_ROUNDS // 2 + 1))
         floor = {"policy": "bsfl", "alpha": {"kind": "min-participation", "share": FLOOR}}
         policies = {
             "floor-paper": floor,
@@ -237,7 +238,7 @@ class FloorHeld(Ablation):
             "random": {},
         }
         length = {"learning": None, "time_s": None, "rounds": FLOOR_ROUNDS}
-        return changed(scenario, fleet=fleet, first_seed=FLOOR_SEED, policies=policies, **length)
+        return scenario.changed(clients=clients, first_seed=FLOOR_SEED, policies=policies, **length)
 
     def rows(self, found: Found) -> list[Row]:
         """Return the minimum participation after the first part of the run."""

@@ -5,8 +5,8 @@ DIR/<scenario>/             the selected settings, with the evaluation seeds
 DIR/<scenario>/front.json   round times and Gini of BSFL and the genie with other weights
 """
 
-import copy
 import json
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,19 +17,19 @@ import numpy as np
 from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
-from bsfl.experiments.files import find_scenario
 from bsfl.experiments.learning_spec import LINEAR
 from bsfl.experiments.metrics import at_the_end, find_target, time_to
+from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.results import Results, read_checked, write_checked
 from bsfl.experiments.runner import play
-from bsfl.experiments.scenario import Scenario
+from bsfl.experiments.scenario import MAX_ROUNDS, NamedPolicy, Scenario
 from bsfl.experiments.summary import Summary, summarise
 from bsfl.experiments.tables import summary_table
 from bsfl.extras import in_parallel
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points
-from bsfl.studies.study import ROUNDS, Effort, changed, totals, with_policies
+from bsfl.studies.study import ROUNDS, Effort, totals, with_policies
 from bsfl.studies.winners import overall, winners_table
 
 BENCHMARK_SUITE = (
@@ -125,7 +125,7 @@ class Leaderboard:
             POLICIES.find(name)  # its error lists the known policies
 
     def play(self, folder: Path, effort: Effort) -> Report:
-        scenarios = [find_scenario(name) for name in self.scenarios]
+        scenarios = [read_scenario(name) for name in self.scenarios]
         for one in scenarios:
             if not one.learning or getattr(one.learning, "dataset", None) == LINEAR:
                 raise InvalidInput(f"{one.name} trains no classifier, so it has no leaderboard")
@@ -189,7 +189,7 @@ class Leaderboard:
 
 def can_run(name: str, scenario: Scenario) -> bool:
     """Return whether a policy supports a scenario; the genie does not support drift."""
-    return name != "genie" or scenario.fleet.drift is None
+    return name != "genie" or scenario.clients.drift is None
 
 
 def for_leaderboard(scenario: Scenario, rounds: str, engine: str | None) -> Scenario:
@@ -197,26 +197,35 @@ def for_leaderboard(scenario: Scenario, rounds: str, engine: str | None) -> Scen
 
     Rounds that do not wait for the slowest client are shorter, so half of the time is enough.
     """
-    source = copy.deepcopy(scenario.source) | {"round": ROUNDS[rounds], "first_seed": FIRST_SEED}
-    if engine:
-        source["learning"]["engine"] = engine
-    for table, key in ((source, "time_s"), (source["learning"], "evaluate_every_s")):
-        if key in table and rounds != "synchronous":
-            table[key] /= 2
-    return changed(scenario, **source)
+    learning, part = scenario.learning, 1 if rounds == "synchronous" else 2
+    assert learning
+    changes: dict[str, Any] = {"evaluate_every_s": learning.evaluate_every_s / part}
+    changes |= {"engine": engine} if engine else {}
+    return scenario.changed(
+        round=ROUNDS[rounds],
+        first_seed=FIRST_SEED,
+        learning=learning.changed(**changes),
+        time_s=scenario.time_s / part if math.isfinite(scenario.time_s) else None,
+    )
 
 
 def quick(scenario: Scenario) -> Scenario:
     """Return a small version of a scenario: less time or fewer rounds, with one seed."""
-    source = copy.deepcopy(scenario.source) | {"seeds": QUICK_SEEDS}
-    if "time_s" in source:
-        source["time_s"] /= QUICK_PART
-    if "rounds" in source:
-        source["rounds"] //= QUICK_PART
-    if drift := source["fleet"].get("drift"):
-        drift["at"] = max(2, drift["at"] // QUICK_PART)
-    source.get("learning", {}).pop("target_accuracy", None)
-    return changed(scenario, **source)
+    is_timed, learning, clients = (
+        math.isfinite(scenario.time_s),
+        scenario.learning,
+        scenario.clients,
+    )
+    if drift := clients.drift:
+        at = max(2, drift.at // QUICK_PART)
+        clients = clients.changed(drift=drift.changed(at=at))
+    return scenario.changed(
+        seeds=QUICK_SEEDS,
+        time_s=scenario.time_s / QUICK_PART if is_timed else None,
+        rounds=None if scenario.rounds == MAX_ROUNDS else scenario.rounds // QUICK_PART,
+        clients=clients,
+        learning=learning and learning.changed(target_accuracy=None),
+    )
 
 
 def tuned(
@@ -244,8 +253,9 @@ def tuned(
     for results in replace(effort, seeds=1).run_all(trials):
         for label in sorted(results.scenario.policies, key=partial(score, results))[::-1]:
             # the best comes last and overwrites the others
-            name, settings = results.scenario.policies[label]
-            chosen[results.scenario.name][name] = dict(settings)
+            policy = results.scenario.policies[label]
+            assert isinstance(policy, NamedPolicy)
+            chosen[results.scenario.name][policy.name] = policy.settings
     return chosen
 
 
@@ -282,7 +292,7 @@ def fronts(scenario: Scenario, folder: Path, *, seeds: int, jobs: int) -> list[S
 
 def _run_untrained(scenario: Scenario, label: str, index: int) -> tuple[float, float]:
     """Return mean round time and Gini of one run without training."""
-    fleet = scenario.build_fleet(index)
+    fleet = scenario.simulated_clients(index)
     records = play(scenario, scenario.policy(label, fleet), fleet, index)
     mean_round_s, counts = totals(records, fleet.n_clients)
     return mean_round_s, gini(counts)

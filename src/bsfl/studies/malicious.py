@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bsfl.experiments.files import find_scenario
+from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.summary import summarise
 from bsfl.report import Report
-from bsfl.studies.study import ROUNDS, Effort, changed, table_of, with_policies
+from bsfl.studies.study import ROUNDS, Effort, table_of, with_policies
 
 SCENARIO = "phones-iid"
 POLICIES: dict[str, dict[str, Any]] = {
@@ -64,7 +64,7 @@ class MaliciousReports:
 
 def with_false_reports(name: str, settings: dict[str, Any] | None) -> Scenario:
     """Return a scenario with over-selection in which some clients send false reports."""
-    honest = find_scenario(name)
-    fleet = honest.source["fleet"] | ({"false_reports": settings} if settings else {})
+    honest = read_scenario(name)
+    clients = honest.clients.changed(false_reports=settings) if settings else honest.clients
     policies = {policy: (policy, options) for policy, options in POLICIES.items()}
-    return with_policies(changed(honest, fleet=fleet), policies, round=ROUNDS["over-selection"])
+    return with_policies(honest, policies, clients=clients, round=ROUNDS["over-selection"])

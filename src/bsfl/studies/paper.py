@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.estimators.generalization import signed_power
-from bsfl.experiments.files import find_scenario
+from bsfl.experiments.learning_spec import Learning
+from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.scenario import Scenario
 from bsfl.report import Report, scenario_report
 from bsfl.report.plots import Line, Panel, Plot, Rule
-from bsfl.studies.study import Effort, changed
+from bsfl.studies.study import Effort
 
 QUICK_PART, QUICK_SEEDS = 10, 3
 """A quick reproduction runs a tenth of the rounds with three seeds, or trains with one seed."""
@@ -26,14 +27,15 @@ class ScenarioStudy:
 
     def scenario(self, *, quick: bool) -> Scenario:
         """Return the scenario to run; quick: a shorter version, on embedded images."""
-        whole = find_scenario(self.name)
+        whole = read_scenario(self.name)
         if not quick:
             return whole
         if not whole.learning:
-            return changed(whole, rounds=whole.rounds // QUICK_PART, seeds=QUICK_SEEDS)
-        learning = dict(whole.source["learning"])
-        learning["dataset"] = EMBEDDED.get(learning["dataset"], learning["dataset"])
-        return changed(whole, time_s=whole.time_s / QUICK_PART, seeds=1, learning=learning)
+            return whole.changed(rounds=whole.rounds // QUICK_PART, seeds=QUICK_SEEDS)
+        assert isinstance(whole.learning, Learning)
+        dataset = EMBEDDED.get(whole.learning.dataset, whole.learning.dataset)
+        learning = whole.learning.changed(dataset=dataset)
+        return whole.changed(time_s=whole.time_s / QUICK_PART, seeds=1, learning=learning)
 
     def play(self, folder: Path, effort: Effort) -> Report:
         return scenario_report(effort.run(self.scenario(quick=effort.quick), folder))

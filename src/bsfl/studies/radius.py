@@ -19,13 +19,13 @@ TURNS_LEFT_OUT = 3
 
 def left_out(scenario: Scenario) -> int:
     """Return the rounds of the exploration phase, 3 K / m."""
-    return -(-TURNS_LEFT_OUT * scenario.fleet.n_clients // scenario.cohort_size)
+    return -(-TURNS_LEFT_OUT * scenario.clients.n_clients // scenario.cohort_size)
 
 
 def late(records: Records, scenario: Scenario) -> tuple[float, float]:
     """Return virtual time and Gini of the rounds after the exploration phase."""
     rest = records[left_out(scenario) :]
-    counts = participation(took_part(rest), scenario.fleet.n_clients)
+    counts = participation(took_part(rest), scenario.clients.n_clients)
     return float(rest["duration_s"].sum()), gini(counts)
 
 

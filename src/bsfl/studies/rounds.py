@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bsfl.experiments.files import find_scenario
+from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.summary import Summary, summarise
 from bsfl.report import Report
@@ -69,7 +69,7 @@ def with_rounds(name: str, kind: str) -> Scenario:
     """Return a scenario with one kind of rounds and the policies of this study."""
     settings = POLICIES | (ASYNCHRONOUS if ROUNDS[kind]["kind"] == "buffered" else {})
     policies = {policy: (policy, options) for policy, options in settings.items()}
-    return with_policies(find_scenario(name), policies, round=ROUNDS[kind])
+    return with_policies(read_scenario(name), policies, round=ROUNDS[kind])
 
 
 def _bars(label: str, scenario: str, found: dict[tuple[str, str], Summary]) -> Bars:

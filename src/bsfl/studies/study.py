@@ -10,7 +10,6 @@ import numpy as np
 
 from bsfl.estimators.fairness import participation
 from bsfl.experiments.metrics import METRICS
-from bsfl.experiments.parse import parse_scenario
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario
@@ -68,7 +67,7 @@ class Study(Protocol):
 ROUNDS: dict[str, dict[str, Any]] = {
     "synchronous": {"kind": "synchronous"},
     "over-selection": {"kind": "synchronous", "over_selection": 1.3},
-    "asynchronous": {"kind": "buffered", "buffer": 10},
+    "asynchronous": {"kind": "buffered", "buffer_size": 10},
 }
 """How rounds can close: with the last response, with the first m of 1.3 m, or never."""
 
@@ -82,18 +81,12 @@ def totals(records: Iterable[RoundRecord], n_clients: int) -> tuple[float, IntAr
     return clock_s / len(rounds), participation(participants, n_clients)
 
 
-def changed(scenario: Scenario, **changes: Any) -> Scenario:
-    """Return a scenario with some keys changed; None removes a key."""
-    source = {k: v for k, v in {**scenario.source, **changes}.items() if v is not None}
-    return parse_scenario(source, name=scenario.name, file=f"{scenario.name}.toml")
-
-
 def with_policies(
     scenario: Scenario, policies: dict[str, tuple[str, dict[str, Any]]], **changes: Any
 ) -> Scenario:
     """Return a scenario with other policies, given as (registry name, settings) by label."""
     tables = {label: {"policy": name, **settings} for label, (name, settings) in policies.items()}
-    return changed(scenario, policies=tables, **changes)
+    return scenario.changed(policies=tables, **changes)
 
 
 def table_of(

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from bsfl import validation
 from bsfl.errors import InvalidInput, reason
 from bsfl.learning import npy
+from bsfl.persistence.regular_file import open_csv, open_regular
 from bsfl.random import stream
 from bsfl.types import IntArray
 
@@ -77,7 +78,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of an .npz file."""
     found = {}
     try:
-        with path.open("rb") as file, npy.open_npz(file) as content:
+        with open_regular(path) as file, npy.open_npz(file) as content:
             names = [name.removesuffix(".npy") for name in content.namelist()]
             for key in KEYS:
                 array = npy.read_member(content, key, partial(_fits, key), has_text=True)
@@ -215,7 +216,7 @@ def _labelled(name: str, y: Array, y_test: Array) -> tuple[list[Array], tuple[st
 def _read_csv(path: Path, header: list[str]) -> tuple[Array, list[str]]:
     """Return the inputs of a file and its targets as they stand; all files have one header."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_csv(path) as file:
             reader = csv.reader(file)
             columns = [name.strip() for name in next(reader, [])]
             header[:] = header or columns

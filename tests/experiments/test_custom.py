@@ -1,6 +1,7 @@
 """What a user brings: policy, latencies, availability, split, data and task, by file or entry point."""
 
 import json
+import sys
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -8,13 +9,16 @@ import pytest
 
 import bsfl
 from bsfl.errors import InvalidInput
-from bsfl.experiments import find_scenario, open_results, read_scenario, run_scenario
-from bsfl.experiments.given import TASKS
-from bsfl.learning.datasets import CATALOGUE, load_any
+from bsfl.experiments import open_results, read_scenario, run_scenario, summarise
+from bsfl.experiments.learning_spec import TASKS
+from bsfl.experiments.reading import digests, executed_files
+from bsfl.learning.datasets import CATALOGUE
 from bsfl.learning.partition import PARTITIONS
 from bsfl.policies import POLICIES
+from bsfl.report import scenario_report
 from bsfl.simulation.availability import AVAILABILITIES
 from bsfl.simulation.populations import POPULATIONS
+from small_scenario import parse
 
 MINE = '''
 from dataclasses import dataclass
@@ -86,16 +90,16 @@ rounds = 6
 cohort_size = 3
 seeds = 2
 
-[fleet]
+[clients]
 n_clients = 12
 tau_min = 0.1
 tau_max = 60.0
 
-[fleet.latency]
+[clients.latency]
 population = "mine.py:gamma"
 shape = 3.0
 
-[fleet.availability]
+[clients.availability]
 kind = "mine.py:OddRounds"
 first = 0
 
@@ -114,7 +118,7 @@ LEARNING = """
 dataset = "mine.py:blobs"
 learning_rate = 1.0
 
-[learning.split]
+[learning.partition]
 kind = "mine.py:by_turns"
 """
 
@@ -137,7 +141,7 @@ def written(home, more="", **changes):
 
 def test_everything_in_a_scenario_may_stand_in_a_file_of_ones_own(home):
     scenario = read_scenario(written(home, TASK))
-    clients = scenario.build_fleet(0)
+    clients = scenario.simulated_clients(0)
     assert scenario.policy("mine", clients).patience == 5
     assert clients.available(1, 0.0).tolist() == list(range(1, 12, 2))
     draws = np.array([clients.latency.draw(t, np.random.default_rng(t)) for t in range(300)])
@@ -156,7 +160,9 @@ def test_everything_in_a_scenario_may_stand_in_a_file_of_ones_own(home):
 @pytest.mark.slow
 def test_data_and_split_of_ones_own_are_trained(home):
     scenario = read_scenario(written(home, LEARNING))
-    assert scenario.build_fleet(0).samples.tolist() == [14.0] * 4 + [13.0] * 8, "160 of 200 over 12"
+    assert scenario.simulated_clients(0).samples.tolist() == [14.0] * 4 + [13.0] * 8, (
+        "160 of 200 over 12"
+    )
     results = run_scenario(scenario, home / "out", seeds=1, jobs=1)
     records = results.records("mine")[0]
     assert records["test_accuracy"][-1] > 0.9, "two blobs, more than two deviations apart"
@@ -187,8 +193,12 @@ def test_every_kind_knows_entry_points(registry, value, name, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "more", "message"),
     [
-        ({"mine.py:gamma": "mine.py:gama"}, "", r"\[fleet.latency\]: .*mine.py has no 'gama'; did"),
-        ({"shape = 3.0": "shap = 3.0"}, "", r"unknown key 'shap'; did you mean 'shape'"),
+        (
+            {"mine.py:gamma": "mine.py:gama"},
+            "",
+            r"\[clients.latency\]: .*mine.py has no 'gama'; did",
+        ),
+        ({"shape = 3.0": "shap = 3.0"}, "", r"\[clients.latency\]: .*'shap'; did you mean 'shape'"),
         ({"mine.py:gamma": "mine.py:Rule"}, "", r"Rule must take n_clients, rng, and settings"),
         (
             {"mine.py:gamma": "mine.py:OddRounds", "shape": "first"},
@@ -196,25 +206,69 @@ def test_every_kind_knows_entry_points(registry, value, name, monkeypatch):
             "must have n_clients, draw,",
         ),
         ({"mine.py:OddRounds": "mine.py:gamma", "first": "shape"}, "", "must have reachable"),
-        ({"first = 0": "second = 0"}, "", r"\[fleet.availability\]: unknown key 'second'"),
-        ({"mine.py:Rule": "other.py:Rule"}, "", r"\[policies.mine\]: there is no file .*other.py"),
-        (
-            {},
-            TASK.replace("step", "stap"),
-            r"\[learning\]: unknown key 'stap'; did you mean 'step'",
-        ),
+        ({"first = 0": "second = 0"}, "", r"\[clients.availability\]: .*'second'"),
+        ({"patience": "patient"}, "", r"\[policies.mine\]: .*'patient'; did you mean 'patience'"),
+        ({}, TASK.replace("step", "stap"), r"\[learning\]: .*'stap'; did you mean 'step'"),
         ({}, TASK.replace(":Mean", ":Man"), r"\[learning\]: .*has no 'Man'; did you mean 'Mean'"),
         (
             {},
             LEARNING.replace(":by_turns", ":by_turn"),
-            "has no 'by_turn'; did you mean 'by_turns'",
+            r"\[learning.partition\]: .*has no 'by_turn'; did you mean 'by_turns'",
         ),
         ({}, LEARNING.replace(":blobs", ":blob"), "has no 'blob'; did you mean 'blobs'"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(home, changes, more, message):
-    with pytest.raises(InvalidInput, match=message):
-        read_scenario(written(home, more, **changes))
+def test_a_mistake_in_a_custom_thing_is_named_before_anything_is_written(
+    home, changes, more, message
+):
+    scenario = read_scenario(written(home, more, **changes))
+    with pytest.raises(InvalidInput, match=rf"^own .*{message}"):
+        run_scenario(scenario, home / "out", jobs=1)
+    assert not (home / "out").exists()
+
+
+def test_a_file_that_is_not_there_is_named_when_the_scenario_is_read(home):
+    for name, table in (("Rule", "policies.mine"), ("gamma", "clients.latency")):
+        path = written(home, **{f"mine.py:{name}": f"other.py:{name}"})
+        with pytest.raises(InvalidInput, match=rf"^own.toml \[{table}\]: there is no file"):
+            read_scenario(path)
+    with pytest.raises(InvalidInput, match=r"\[learning\]: there is no file .*other.py"):
+        read_scenario(written(home, LEARNING.replace("mine.py:blobs", "other.py:blobs")))
+
+
+ALARM = "import pathlib\npathlib.Path('executed').touch()\n"
+
+
+@pytest.mark.parametrize("more", ["", TASK, LEARNING, '[objective]\ngeneralization = "mine.py:g"'])
+def test_reading_executes_nothing(home, more):
+    (home / "mine.py").write_text(ALARM + MINE)
+    scenario = read_scenario(written(home, more))
+    assert executed_files(scenario) == [home / "mine.py"]
+    assert digests(scenario).keys() == {str(home / "mine.py")}
+    changed = scenario.changed(rounds=3)
+    assert changed.plain()["clients"] == scenario.plain()["clients"]
+    part = {"kind": "mine.py:Index"}
+    nested = parse(policies__bsfl={"index": {**part, "kind": str(home / "mine.py") + ":Index"}})
+    assert executed_files(nested) == [home / "mine.py"]
+    assert not (home.parent / "executed").exists()
+
+
+def test_results_with_custom_things_are_opened_and_reported_without_executing_them(home):
+    pytest.importorskip("pandas")
+    done = run_scenario(read_scenario(written(home, TASK)), home / "out", jobs=1)
+    expected = done.to_frame()
+    (home / "mine.py").unlink()
+    for name in [one for one in sys.modules if one.startswith("bsfl-file:")]:
+        del sys.modules[name]
+    results = open_results(home / "out")
+    assert results.simulated_clients(0) is None
+    assert results.scenario.policies["mine"].settings == {"patience": 5}
+    assert results.to_frame().equals(expected)
+    assert summarise(results).as_json() == summarise(done).as_json()
+    report = scenario_report(results)
+    names = {plot.name for plot in report.plots}
+    assert {"learning", "time", "participation"} <= names
+    assert not {"learned", "data"} & names, "which draw latencies and partitions again"
 
 
 def test_results_of_a_file_that_was_changed_are_not_taken_for_new_ones(home):
@@ -226,8 +280,6 @@ def test_results_of_a_file_that_was_changed_are_not_taken_for_new_ones(home):
         run_scenario(read_scenario(path), home / "out", seeds=2, jobs=1)
 
 
-# --- data ----------------------------------------------------------------------------------------
-
 X, Y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
 OWNER = np.array([f"phone-{k % 4}" for k in range(20)])
 
@@ -237,96 +289,17 @@ def saved(path, **arrays):
     return str(path)
 
 
-def test_an_npz_says_whose_samples_are_and_a_fifth_of_each_is_for_the_test(tmp_path):
-    data = load_any(saved(tmp_path / "a.npz", x=X, y=Y, client=OWNER))
-    assert data.ids == ("phone-0", "phone-1", "phone-2", "phone-3")
-    assert np.bincount(data.client).tolist() == [4] * 4, "of five each"
-    assert (len(data.x_train), len(data.x_test)) == (16, 4)
-    assert data.labels == ("0", "1", "2")
-    rows = np.concatenate([data.x_train, data.x_test])
-    assert sorted(rows[:, 0]) == X[:, 0].tolist(), "all of it, once"
-    again = load_any(str(tmp_path / "a.npz"))
-    assert np.array_equal(again.x_test, data.x_test)
-    for k, name in enumerate(data.ids):
-        mine = data.x_train[data.client == k][:, 0]
-        assert set(mine) <= set(X[name == OWNER][:, 0])
-
-
-def test_test_data_texts_and_numbers(tmp_path):
-    words = np.array(["cat", "dog"])[Y % 2]
-    data = load_any(saved(tmp_path / "a.npz", x=X, y=words, x_test=X[:3], y_test=words[:3]))
-    assert (data.labels, len(data.x_train)) == (("cat", "dog"), 20)
-    assert data.y_train.tolist() == (Y % 2).tolist()
-    plain = load_any(saved(tmp_path / "b.npz", x=X, y=Y + 0.5))
-    assert (plain.n_labels, plain.client) == (None, None)
-
-
-def test_a_folder_of_csv_files_is_one_client_a_file(tmp_path):
-    for k in range(3):
-        lines = [f"{k},{i},{'up' if i % 2 else 'down'}" for i in range(5)]
-        (tmp_path / f"site-{k}.csv").write_text("\n".join(["a,b,y", *lines]))
-    data = load_any(f"{tmp_path}")
-    assert data.ids == ("site-0", "site-1", "site-2")
-    assert data.labels == ("down", "up")
-    assert np.array_equal(data.x_train[:, 0], data.client), "column a is the number of the site"
-    (tmp_path / "test.csv").write_text("a,b,y\n9,9,up\n")
-    data = load_any(f"{tmp_path}/")
-    assert (len(data.x_train), data.x_test.tolist()) == (15, [[9.0, 9.0]])
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"y": Y}, "a.npz: there is no array 'x'; those there are: 'y'"),
-        ({"images": X, "y": Y}, "no array 'x'; those there are: 'images, y'"),
-        ({"x": X, "y": Y[:3]}, "y must have one target for each of the 20 inputs"),
-        ({"x": X[:, 0], "y": Y}, r"x must be numbers, \[n, features\] or"),
-        ({"x": X, "y": Y, "x_test": X}, "x_test and y_test belong together"),
-        ({"x": X, "y": Y, "client": [1]}, "client must say whose each of the 20 samples is"),
-        ({"x": X * np.nan, "y": Y}, "x must be finite numbers"),
-        ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, "x and x_test must hold inputs of one"),
-        ({"x": X, "y": Y, "client": np.arange(20)}, "nobody has 5 samples, so none is left"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_named(tmp_path, arrays, message):
-    with pytest.raises(InvalidInput, match=message):
-        load_any(saved(tmp_path / "a.npz", **arrays))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a,b\n1,2\n", "line 1: must be names of columns, one 'y', got 'a,b'"),
-        ("a,y\n1,2\nx,3\n", "line 3: inputs must be numbers"),
-        ("a,y\n1,2,3\n", "line 2: expected 2 values, got 3"),
-        ("a,y\n", "there is no sample in it"),
-    ],
-)
-def test_csv_files_that_do_not_fit_are_named(tmp_path, content, message):
-    (tmp_path / "one.csv").write_text(content)
-    with pytest.raises(InvalidInput, match=message):
-        load_any(f"{tmp_path}")
-
-
-def test_a_file_that_is_no_data_is_named(tmp_path):
-    (tmp_path / "a.npz").write_bytes(b"PK nothing")
-    with pytest.raises(InvalidInput, match="a.npz cannot be read as an .npz file"):
-        load_any(f"{tmp_path}/a.npz")
-    with pytest.raises(InvalidInput, match="missing.npz cannot be read"):
-        load_any("missing.npz")
-
-
 OWN_DATA = """
 title = "my data"
 rounds = 4
 cohort_size = 2
 
-[fleet]
+[clients]
 n_clients = 4
 tau_min = 0.1
 tau_max = 60.0
 
-[fleet.latency]
+[clients.latency]
 population = "trace"
 path = "log.csv"
 
@@ -346,8 +319,8 @@ def test_clients_keep_their_names_from_the_log_and_the_data(tmp_path):
     saved(tmp_path / "data.npz", x=X, y=Y, client=OWNER)
     (tmp_path / "own.toml").write_text(OWN_DATA)
     scenario = read_scenario(tmp_path / "own.toml")
-    assert scenario.learning.kind == "client"
-    clients = scenario.build_fleet(0)
+    assert scenario.learning.partition_kind == "client"
+    clients = scenario.simulated_clients(0)
     assert list(clients.ids) == ["phone-0", "phone-1", "phone-2", "phone-3"]
     assert clients.latencies(1, 0.0).tolist() == [seconds[name] for name in clients.ids]
     found = bsfl.compare("random", tmp_path / "own.toml", seeds=1, jobs=1, progress=False)
@@ -361,14 +334,14 @@ def test_a_trace_without_data_keeps_names_too(tmp_path):
     (tmp_path / "log.csv").write_text("client,latency_s\na,1\nb,2\n")
     text = OWN_DATA.replace('[learning]\ndataset = "data.npz"\n', "")
     (tmp_path / "own.toml").write_text(text)
-    clients = read_scenario(tmp_path / "own.toml").build_fleet(0)
+    clients = read_scenario(tmp_path / "own.toml").simulated_clients(0)
     names = sorted(clients.ids)
     assert [name.partition("+")[0] for name in names] == sorted(n[0] for n in names)
     assert len(set(names)) == 4, "four clients follow two"
     times = dict(zip(clients.ids, clients.latencies(1, 0.0).tolist(), strict=True))
     assert all(seconds == {"a": 1.0, "b": 2.0}[name[0]] for name, seconds in times.items())
     assert clients.name(0) == clients.ids[0]
-    assert find_scenario("phones").build_fleet(0).name(3) == "3"
+    assert read_scenario("phones").simulated_clients(0).name(3) == "3"
 
 
 def test_the_manifest_says_which_files_were_read(home):

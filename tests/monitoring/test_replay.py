@@ -269,6 +269,15 @@ def test_invitations_are_as_old_as_they_were(tmp_path):
     assert ages == [30.0, 0.0], "at the last event, when the journal ended"
 
 
+def test_invitations_are_as_old_as_they_were_by_a_time_of_the_callers_own(tmp_path):
+    """The caller counts from 0 and passes its time; the clock stands still at 100 s."""
+    life = Life(UniformRandom(), tmp_path, over_selection=1.0)
+    life.scheduler.select(IDS[:3], now_s=7.0)
+    start = life.save()
+    life.scheduler.select(IDS[3:6], now_s=9.0)
+    assert [cohort.opened_s for cohort in life.replay(start).pending()] == [7.0, 9.0]
+
+
 # --- journals that cannot be replayed ---------------------------------------------------------------
 
 

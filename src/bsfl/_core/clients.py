@@ -227,13 +227,18 @@ def validate_responses(
                 raise
             rejected[client] = f"ignored, because {error}"
             continue
+        waited_s = None
         try:
-            found = _validated(engine, response, index, own)
+            if isinstance(response, Observation):
+                found = response
+            else:
+                found = Observation(latency_s=response)
+            waited_s = found.latency_s
+            _check_needs(engine, found, index, own)
         except InvalidInput as error:
             if strict:
                 raise InvalidInput(f"client {validation.short(client)}: {error}") from None
             rejected[client] = f"counts as failed, because {error}"
-            waited_s = response.latency_s if isinstance(response, Observation) else None
             found = Observation(outcome="failed", latency_s=waited_s)
         by_round.setdefault(own, {})[index] = found
     return by_round, rejected
@@ -253,16 +258,12 @@ def _round_of(engine: Engine, client: ClientId, index: int, number: int | None) 
     )
 
 
-def _validated(
-    engine: Engine, response: float | Observation, index: int, number: int
-) -> Observation:
-    """Return a response after checking that it is possible and has what the policy needs."""
-    if not isinstance(response, Observation):
-        response = Observation(latency_s=response)
+def _check_needs(engine: Engine, response: Observation, index: int, number: int) -> None:
+    """Check that a response has what the policy needs."""
     needs: Needs = engine.policy.needs
     one = engine.rounds.get(number)
     if response.outcome != "ok" or not needs or (one and engine.is_dropped(one)):
-        return response
+        return
     if needs >= LOSS and response.loss is None:
         raise InvalidInput("the policy needs its loss, which is missing")
     if needs >= LOSSES_FROM_0 and response.loss is not None and response.loss < 0:
@@ -270,4 +271,3 @@ def _validated(
     is_unknown = math.isnan(float(engine.pool.samples[index]))
     if needs >= SAMPLES and response.samples is None and is_unknown:
         raise InvalidInput("the policy needs its number of samples, which is unknown")
-    return response

@@ -86,15 +86,15 @@ class Batch:
         self._n += 1
         self._entries.append({"seq": self._n, **entry})
 
-    def commit(self, seq: int, now: float) -> None:
-        """Give the events the time and the numbers after `seq`, and their place in the journal.
+    def commit(self, seq: int, now: float, clock_s: float) -> None:
+        """Give the events the times and the numbers after `seq`, and their place in the journal.
 
         Called under the scheduler's lock, so that the journal has the events of all threads in
         their order; `publish` writes them.
         """
         for entry in self._entries:
             entry["seq"] += seq
-            entry["time"] = now
+            entry |= {"time": now, "clock_s": clock_s}
         if self._journal is not None and self._entries:
             self._journal.put(self._entries)
 

@@ -158,7 +158,7 @@ class Scheduler:
         self._ids = ClientIds()
         self._feature_columns: list[str] = []  # of features that were given as dicts
         self._seq = 0  # of the last event
-        self._shift_s = 0.0  # of the clock against that of the file that was loaded
+        self._shift_s = 0.0  # of the clock against that of files and journals
         self._clock, self._lock, self._files = clock, CopyableLock(), StateFiles()
         self._publisher = Publisher(journal, on_round)
 
@@ -578,7 +578,7 @@ class Scheduler:
                 self._ids.restore(names, n)
                 raise
             if call.batch:
-                call.batch.commit(seq, time.time(), call.clock_s)
+                call.batch.commit(seq, time.time(), call.clock_s, self._shift_s)
         if call.batch:
             call.batch.publish()
 
@@ -722,7 +722,7 @@ class Scheduler:
     def _replay(self, journal: str | os.PathLike[str]) -> None:
         with self._lock:
             clock_s = self._clock() - self._shift_s
-            for one in self._engine.rounds:  # by the clock of the journal
+            for one in self._engine.rounds:
                 one.opened_s -= self._shift_s
             for entry, event in events_after(journal, self._seq, self._ids):
                 with replaying(journal, entry):
@@ -734,8 +734,9 @@ class Scheduler:
                         self._feature_columns = entry["columns"]
                     clock_s = validation.finite("clock_s", entry["clock_s"])
                 self._seq = entry["seq"]
-            for one in self._engine.rounds:  # as old as they were at the last event
-                one.opened_s += self._clock() - clock_s
+            self._shift_s = self._clock() - clock_s  # rounds are as old as at the last event
+            for one in self._engine.rounds:
+                one.opened_s += self._shift_s
 
 
 class _Call:

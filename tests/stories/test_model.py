@@ -718,7 +718,8 @@ class Life:
         settings = {"policy": Spy(self.policy.policy)} if self.is_spied else {}
         self.scheduler = Scheduler.load(path, clock=self.clock, on_round=keep_record, **settings)
         path.unlink()
-        self.journal = None
+        if self.journal is not None:  # the restarted process continues it
+            self.scheduler.write_journal(self.new_journal())
         CALLS.clear()
 
     def load_with_other_settings(self):
@@ -747,13 +748,18 @@ class Life:
         self.scheduler, self.journal = other, None
 
     def start_journal(self):
-        number = self.counts["journals"] = self.counts["journals"] + 1
-        self.journal = (self.folder / f"{number}.bsfl", self.folder / f"{number}.jsonl")
+        for path in self.folder.glob("journal*"):
+            path.unlink()
+        self.journal = (self.folder / "journal-start.bsfl", self.folder / "journal")
         self.scheduler.save(self.journal[0])
-        self.scheduler.write_journal(Journal(self.journal[1], availability=True))
+        self.scheduler.write_journal(self.new_journal())
+
+    def new_journal(self):
+        max_bytes = self.dice.choice([5_000, 2**20])
+        return Journal(self.journal[1], availability=True, max_bytes=max_bytes, n_kept=1000)
 
     def replay(self):
-        if self.journal is None or not self.journal[1].exists():
+        if self.journal is None:
             return
         start, journal = self.journal
         settings = {"policy": Spy(self.policy.policy)} if self.is_spied else {}
@@ -766,6 +772,8 @@ class Life:
         agree("next cohort after a replay", cohorts[1], cohorts[0])
         CALLS.clear()
         self.counts["replays"] += 1
+        if self.dice.random() < 0.5:
+            self.scheduler.save(start)  # the next replay starts in the middle of the journal
 
     # --- wrong input ----------------------------------------------------------------------------
 

@@ -22,17 +22,30 @@ import pytest
 from model import Ended, Model, agree
 
 from bsfl import (
+    AFL,
     BSFL,
+    AgeBased,
+    CsUcb,
+    CsUcbQ,
     Discounted,
+    F3ast,
+    FedCS,
     Lognormal,
+    Luo,
     MaxGini,
     MinParticipation,
     Observation,
+    Oort,
     Pace,
+    Pisces,
     PolicyWrapper,
+    RbcsF,
+    Refl,
     RoundPlan,
     Scheduler,
     SlidingWindow,
+    TiFL,
+    UcbCs,
     UCBIndex,
 )
 from bsfl.errors import BsflError, InvalidInput
@@ -40,7 +53,8 @@ from bsfl.estimators.confidence import CONFIDENCE_WIDTHS
 from bsfl.estimators.generalization import DEFICITS
 from bsfl.estimators.moments import CumulativeMean
 from bsfl.monitoring import Journal
-from bsfl.policies import POLICIES, Oort, TiFL, make_policy
+from bsfl.policies import POLICIES, make_policy
+from bsfl.policies.rbcs_f import MIN_RIDGE
 from bsfl.solvers import SOLVERS
 from bsfl.types import LATENCY_RANGE
 
@@ -246,12 +260,52 @@ def pace_variants():
     }
 
 
-def restless_variants():
-    """Return policies whose tiers, windows and goals change in almost every round."""
-    return {
-        "tifl-restless": TiFL(tau_max=4.0, rounds=3, tiers=3, interval=1),
-        "oort-restless": Oort(percentile=10.0, pacer_rounds=1, explore=0.5),
-    }
+def extreme_variants():
+    """Return policies with settings at their limits; most learn or change in every round."""
+    most = 1e100
+    low = [
+        BSFL(alpha=0.0, tau_max=SHORT_S, memory=Discounted(0.0)),
+        BSFL(alpha=MaxGini(0.0), memory=SlidingWindow(2)),
+        BSFL(index=Lognormal(quantile=0.01), tau_max=SHORT_S, memory=Discounted(0.0)),
+        Pace(fairness=0.0, tau_max=SHORT_S),
+        CsUcb(tau_max=SHORT_S, exploration=0.0),
+        CsUcbQ(tau_max=SHORT_S, beta=0.0, phi=0.0, exploration=0.0),
+        RbcsF(tau_max=SHORT_S, latency_weight=0.0, exploration=0.0, ridge=MIN_RIDGE, phi=0.0),
+        UcbCs(gamma=1e-9, sigma=0.0),
+        FedCS(tau_max=SHORT_S),
+        Oort(tau_max=SHORT_S, percentile=0.0, pacer_rounds=1, penalty=0.0, clip=0.0, cut_off=0.0),
+        Oort(pacer_step=0.0, pacer_rounds=1, explore=0.0, explore_min=0.0),
+        TiFL(tau_max=SHORT_S, rounds=1, tiers=1, interval=1),
+        TiFL(tau_max=4.0, rounds=3, tiers=3, interval=1),
+        AgeBased(tau_max=SHORT_S),
+        AFL(drop=0.0, temperature=0.0, uniform=0.0),
+        F3ast(step=0.0),
+        Refl(history=0.0, stay=1e-9),
+        Luo(tau_max=SHORT_S, speed=0.0, least=1e-300),
+        Pisces(penalty=0.0),
+    ]
+    high = [
+        BSFL(alpha=most, beta=10**15, tau_max=LONG_S, memory=Discounted(1.0)),
+        BSFL(alpha=MinParticipation(1.0), memory=SlidingWindow(10**15)),
+        BSFL(index=Lognormal(quantile=0.999, optimism=most), tau_max=LONG_S),
+        Pace(fairness=5.0, min_participation=1.0, tau_max=LONG_S),
+        CsUcb(tau_max=LONG_S, exploration=most),
+        CsUcbQ(tau_max=LONG_S, beta=1.0, phi=1.0, exploration=most),
+        RbcsF(tau_max=LONG_S, latency_weight=most, exploration=most, ridge=most, phi=0.999),
+        UcbCs(gamma=1.0 - 1e-9, sigma=most),
+        FedCS(tau_max=LONG_S, candidates=1),
+        Oort(tau_max=LONG_S, percentile=100.0, penalty=100.0, clip=1.0, cut_off=1.0),
+        Oort(pacer_step=100.0, pacer_rounds=10**15, explore=1.0, explore_decay=1.0),
+        TiFL(tau_max=LONG_S, rounds=10**15, tiers=1000, interval=10**15),
+        AgeBased(tau_max=LONG_S),
+        AFL(drop=1.0, temperature=most, uniform=1.0),
+        F3ast(step=1.0),
+        F3ast(step=0.5),
+        Refl(history=1.0, stay=most),
+        Luo(tau_max=LONG_S, speed=10.0, least=1.0),
+        Pisces(penalty=100.0),
+    ]
+    return {f"{i}-{policy!r}"[:60]: policy for i, policy in enumerate(low + high)}
 
 
 def is_indexed(policy):
@@ -730,7 +784,7 @@ class Life:
         if dice.random() < 0.5:
             settings["over_selection"] = model.over_selection = dice.choice([1.0, 1.4, "auto"])
         if dice.random() < 0.5 and not self.indexed:
-            others = [p for p in registered().values() if not is_indexed(p)]
+            others = [p for p in LONG.values() if not is_indexed(p)]
             other = dice.choice(others)
             self.policy = settings["policy"] = Spy(other) if self.is_spied else other
             model.needs = self.policy.needs
@@ -1408,11 +1462,11 @@ def test_there_are_thirty_kinds_of_mistakes():
 
 def test_short_lives_agree_with_the_model(fast_folder):
     some = dict(list(bsfl_variants().items())[::13])
-    counts = live(registered() | restless_variants() | some, STEPS_SHORT, fast_folder, copies=10)
+    counts = live(registered() | some, STEPS_SHORT, fast_folder, copies=10)
     assert {name for name in MISTAKES if not counts["wrong: " + name]} == set()
 
 
-LONG = registered() | restless_variants() | pace_variants() | bsfl_variants()
+LONG = registered() | extreme_variants() | pace_variants() | bsfl_variants()
 PARTS = 20
 
 

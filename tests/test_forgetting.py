@@ -113,6 +113,17 @@ def test_open_rounds_continue_without_them(tmp_path):
     assert differences(saved_state(twin), saved_state(scheduler)) == []
 
 
+def test_closed_rounds_whose_pending_clients_are_forgotten_are_dropped():
+    scheduler = Scheduler(UniformRandom(), cohort_size=1)
+    for name in ("a", "b", "c"):
+        scheduler.select([name])
+    assert [one.number for one in scheduler._engine.rounds] == [1, 2, 3]
+    scheduler.forget(["a"])
+    assert [one.number for one in scheduler._engine.rounds] == [2, 3]
+    scheduler.forget(["b", "c"])
+    assert [one.number for one in scheduler._engine.rounds] == [3], "the latest is kept"
+
+
 def test_clients_may_change_while_a_round_is_open(tmp_path):
     scheduler = Scheduler(BSFL(alpha=3.0), cohort_size=3)
     scheduler.join(IDS)

@@ -12,6 +12,7 @@ from bsfl import (
     Genie,
     Lognormal,
     Observation,
+    Oort,
     RbcsF,
     RoundPlan,
     Scheduler,
@@ -387,6 +388,20 @@ def test_several_rounds_are_open_at_a_time():
     assert participations(scheduler) == expected, "cem is credited when its round closes"
 
 
+def test_rounds_that_are_over_are_dropped_when_fewer_may_be_open():
+    """The credit of as many rounds as may be open can be replaced."""
+    scheduler = Scheduler(UniformRandom(), cohort_size=1, max_open_rounds=3)
+    for _ in range(3):
+        cohort = scheduler.select(["ann"])
+        scheduler.observe({"ann": 1.0}, round=cohort)
+    scheduler.close(2, aggregated=[])
+    assert scheduler.client("ann")["participations"] == 2
+    scheduler.max_open_rounds = 1
+    assert [one.number for one in scheduler._engine.rounds] == [3]
+    with pytest.raises(InvalidInput, match="round 1 is over"):
+        scheduler.close(1, aggregated=[])
+
+
 def test_without_a_round_a_response_is_one_to_the_latest_pending_round():
     scheduler = Scheduler(BSFL(), cohort_size=2)
     scheduler.select([1, 2])
@@ -633,6 +648,16 @@ def test_an_impossible_latency_counts_as_a_failure(scheduler, latency):
     assert [client for client, n in failures.items() if n] == [cohort[1]]
 
 
+def test_the_latency_of_a_response_that_lacks_a_loss_is_known():
+    """The client fails, because Oort needs losses; the round has waited 7 s for it all the same."""
+    for response in (7.0, Observation(latency_s=7.0)):
+        scheduler = Scheduler(Oort(), cohort_size=1)
+        scheduler.join(["ann"], samples=[1.0])
+        rejected = scheduler.observe({"ann": response}, round=scheduler.select())
+        assert rejected["ann"].startswith("counts as failed")
+        assert scheduler.last_round.duration_s == 7.0
+
+
 def test_a_rejected_loss_can_be_corrected():
     scheduler = Scheduler(BSFL(generalization="loss"), cohort_size=1)
     (client,) = scheduler.select([1, 2, 3])
@@ -840,6 +865,29 @@ def test_features_may_be_dicts_with_texts(tmp_path):
         one.observe(dict.fromkeys(one.select(), 3.0))
 
 
+def test_features_are_dicts_for_all_clients_or_rows_for_all():
+    """A row of two numbers does not say which is which of two features that have names."""
+    rows, dicts = [[1.0, 2.0]], [{"cpu": 1.0, "ram": 2.0}]
+    for first, second, form in ((rows, dicts, "rows of numbers"), (dicts, rows, "dicts")):
+        scheduler = Scheduler(cohort_size=1)
+        scheduler.join(["ann"], features=first)
+        before = saved_state(scheduler)
+        with pytest.raises(InvalidInput, match=f"same 2 features, given as {form}"):
+            scheduler.join(["bob"], features=second)
+        for mixed in (rows + dicts, dicts + rows):
+            with pytest.raises(InvalidInput, match="features"):
+                scheduler.join(["bob", "cem"], features=mixed)
+        assert saved_state(scheduler) == before
+
+
+def test_no_clients_have_no_attributes(scheduler):
+    scheduler.join([], samples=[], quality=np.zeros(0), features=[])
+    assert scheduler.table() == []
+    for wrong in ({"samples": [1.0]}, {"quality": 0.5}, {"features": [[1.0]]}):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            scheduler.join([], **wrong)
+
+
 def test_a_client_that_is_renamed_is_the_same():
     scheduler = Scheduler(BSFL(), cohort_size=1)
     scheduler.join(["ann", "bob"])
@@ -920,6 +968,13 @@ def test_wrong_settings_are_named(settings):
 def test_a_policy_must_be_one(policy, message):
     with pytest.raises(InvalidInput, match=message):
         Scheduler(policy, cohort_size=3)
+
+
+@pytest.mark.parametrize("plan", [None, 5, {"target_responses": 2}, RoundPlan])
+def test_a_plan_must_be_one(scheduler, plan):
+    with pytest.raises(InvalidInput, match="plan must be a RoundPlan"):
+        scheduler.plan = plan
+    assert scheduler.plan == RoundPlan(target_responses=3)
 
 
 def test_a_policy_reports_the_samples_that_it_misses():

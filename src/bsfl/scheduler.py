@@ -133,7 +133,8 @@ class Scheduler:
             journal: A file, or a bsfl.monitoring.Journal, that gets every event as a line of JSON.
             on_round: A function, or several, that are called with the record of every round that
                 closes.
-            clock: Returns seconds; read once a call where the caller gives no `now_s`.
+            clock: Returns seconds; read once a call. A caller whose `now_s` are on a clock of its
+                own passes that clock, too: files and journals hold ages by it.
         """
         plan = RoundPlan(
             target_responses=validation.natural("cohort_size", cohort_size),
@@ -157,7 +158,7 @@ class Scheduler:
         self._ids = ClientIds()
         self._feature_columns: list[str] = []  # of features that were given as dicts
         self._seq = 0  # of the last event
-        self._shift_s = 0.0  # of the clock against that of the file that was loaded
+        self._shift_s = 0.0  # of the clock against that of files and journals
         self._clock, self._lock, self._files = clock, CopyableLock(), StateFiles()
         self._publisher = Publisher(journal, on_round)
 
@@ -175,6 +176,8 @@ class Scheduler:
 
     @plan.setter
     def plan(self, plan: RoundPlan) -> None:
+        if not isinstance(plan, RoundPlan):
+            raise InvalidInput(f"plan must be a RoundPlan, got {validation.short(plan)}")
         self._set("plan", plan)
 
     def _set(self, name: str, value: Any) -> None:
@@ -284,7 +287,14 @@ class Scheduler:
         with self._call() as call:
             names = self._ids.clean(clients)
             columns = self._feature_columns
-            if features is not None and _are_dicts(features):
+            are_dicts = features is not None and _are_dicts(features)
+            n_features = self._engine.pool.features.shape[1]
+            if features is not None and names and n_features and are_dicts != bool(columns):
+                form = "dicts" if columns else "rows of numbers"
+                raise InvalidInput(
+                    f"every client must have the same {n_features} features, given as {form}"
+                )
+            if are_dicts:
                 features, columns = encode_features(features, columns)  # type: ignore[arg-type]
             attributes = clean_attributes(
                 len(names), samples=samples, quality=quality, features=features
@@ -292,7 +302,7 @@ class Scheduler:
             known, new = self._ids.find(names)
             self._ids.append(new)
             call(Join(n_new=len(new), clients=known))
-            if attributes:
+            if attributes and names:
                 call(Describe(clients=self._ids.indices_of(names), attributes=attributes))
             if columns is not self._feature_columns:
                 call.note({"kind": "features", "columns": columns})
@@ -331,7 +341,7 @@ class Scheduler:
         """Give a client another id and keep all that is known of it.
 
         Returns:
-            Whether that was possible: not if the id is, or was, that of another client.
+            Whether that was possible: not if a client has this id.
         """
         with self._call() as call:
             index = self._ids.index_of(client)
@@ -568,7 +578,7 @@ class Scheduler:
                 self._ids.restore(names, n)
                 raise
             if call.batch:
-                call.batch.commit(seq, time.time())
+                call.batch.commit(seq, time.time(), call.clock_s, self._shift_s)
         if call.batch:
             call.batch.publish()
 
@@ -711,21 +721,22 @@ class Scheduler:
 
     def _replay(self, journal: str | os.PathLike[str]) -> None:
         with self._lock:
-            now_s = self._clock() - self._shift_s
-            for one in self._engine.rounds:  # by the clock of the journal
+            clock_s = self._clock() - self._shift_s
+            for one in self._engine.rounds:
                 one.opened_s -= self._shift_s
             for entry, event in events_after(journal, self._seq, self._ids):
                 with replaying(journal, entry):
                     if event is not None:
                         self._engine.apply(event)
-                        now_s = getattr(event, "now_s", now_s)
                     elif entry["kind"] == "settings":
                         self._engine.plan, self._engine.max_open_rounds = settings_of(entry)
                     elif entry["kind"] == "features":
                         self._feature_columns = entry["columns"]
+                    clock_s = validation.finite("clock_s", entry["clock_s"])
                 self._seq = entry["seq"]
+            self._shift_s = self._clock() - clock_s  # rounds are as old as at the last event
             for one in self._engine.rounds:
-                one.opened_s += self._clock() - now_s
+                one.opened_s += self._shift_s
 
 
 class _Call:
@@ -733,7 +744,8 @@ class _Call:
 
     def __init__(self, scheduler: Scheduler, now_s: float | None) -> None:
         self._scheduler, self.n_events = scheduler, 0
-        self._now_s = scheduler._clock() if now_s is None else now_s
+        self.clock_s = scheduler._clock()
+        self._now_s = self.clock_s if now_s is None else now_s
         self._is_timed = now_s is not None
         publisher = scheduler._publisher
         is_read = publisher.journal or publisher.callbacks or _LOG.isEnabledFor(logging.INFO)

@@ -127,13 +127,13 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float | np.floating) and _is_number(float(value))
 
 
-def numbers(name: str, values: object) -> npt.NDArray[np.float64]:
-    """Return a copy of a one-dimensional collection of numbers that is not empty."""
+def numbers(name: str, values: object, *, min_length: int = 1) -> npt.NDArray[np.float64]:
+    """Return a copy of a one-dimensional collection of at least so many numbers."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        array = np.zeros(0)
-    if array.ndim != 1 or len(array) == 0:
+        array = np.array(np.nan)
+    if array.ndim != 1 or len(array) < min_length:
         raise InvalidInput(f"{name} must be a list of numbers, got {short(values)}")
     return array
 

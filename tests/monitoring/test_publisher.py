@@ -138,6 +138,7 @@ def test_the_events_of_a_round(path):
     for seq, entry in enumerate(entries, start=1):
         assert (entry.pop("v"), entry.pop("seq")) == (1, seq)
         assert abs(entry.pop("time") - time.time()) < 60
+        assert entry.pop("clock_s") == 500.0, "the scheduler's clock, whatever the caller's time"
     joined, opened, responses, closed = entries
     assert joined == {
         "kind": "joined", "new": ["ann", "bob", "cem", "<b>dan</b>\ud800"], "clients": [],

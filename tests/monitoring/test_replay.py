@@ -269,6 +269,39 @@ def test_invitations_are_as_old_as_they_were(tmp_path):
     assert ages == [30.0, 0.0], "at the last event, when the journal ended"
 
 
+def test_invitations_are_as_old_as_they_were_after_a_restart_on_another_machine(tmp_path):
+    life = Life(UniformRandom(), tmp_path, over_selection=1.0)
+    life.scheduler.select(IDS[:3])  # at 100 s
+    start = life.save()
+    life.now = 120.0
+    life.scheduler.select(IDS[3:6])
+    life.scheduler.save(tmp_path / "later")
+    life.now = 5.0  # the clock of the other machine, when 20 s are over
+    journal = Journal(life.journal, availability=True)
+    restarted = Scheduler.load(tmp_path / "later", journal=journal, clock=lambda: life.now)
+    life.now = 7.0
+    restarted.select(IDS[6:9])
+    for file in (start, tmp_path / "later"):
+        again = life.replay(file)
+        assert [cohort.opened_s for cohort in again.pending()] == [-15.0, 5.0, 7.0]
+        assert again.pending() == restarted.pending()
+    life.now = 50.0  # of a third machine
+    again = life.replay(start)
+    again.save(tmp_path / "replayed")
+    life.now = 60.0
+    for one in (again, Scheduler.load(tmp_path / "replayed", clock=lambda: life.now - 10.0)):
+        assert [50.0 - cohort.opened_s for cohort in one.pending()] == [22.0, 2.0, 0.0]
+
+
+def test_invitations_are_as_old_as_they_were_by_a_time_of_the_callers_own(tmp_path):
+    """The caller counts from 0 and passes its time; the clock stands still at 100 s."""
+    life = Life(UniformRandom(), tmp_path, over_selection=1.0)
+    life.scheduler.select(IDS[:3], now_s=7.0)
+    start = life.save()
+    life.scheduler.select(IDS[3:6], now_s=9.0)
+    assert [cohort.opened_s for cohort in life.replay(start).pending()] == [7.0, 9.0]
+
+
 # --- journals that cannot be replayed ---------------------------------------------------------------
 
 

@@ -1,14 +1,17 @@
 """Which policy reads the state in a file, and which one starts from what is known."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Discounted, Lognormal, Scheduler, SlidingWindow, UCBIndex
+from bsfl import BSFL, Discounted, Lognormal, PolicyWrapper, Scheduler, SlidingWindow, UCBIndex
 from bsfl._core.state import leaves
 from bsfl.errors import NotAStateFile, StateFileError
 from bsfl.persistence import statefile
 from bsfl.persistence.saved_policy import described_policy, policy_of
-from bsfl.policies import CsUcb, CsUcbQ, FedCS, RbcsF, TiFL
+from bsfl.policies import POLICIES, CsUcb, CsUcbQ, FedCS, RbcsF, TiFL
 
 
 def saved(policy, path):
@@ -59,6 +62,34 @@ def test_state_keys_say_which_settings_these_are(policy, other):
     header = described_policy(policy)
     assert policy_of(header, "file", policy) == (policy, True)
     assert policy_of(header, "file", other) == (other, False)
+
+
+class Scaled(PolicyWrapper):
+    """Shows a policy latencies in another unit."""
+
+    state_keys = ("unit_s",)
+
+    def __init__(self, policy, unit_s):
+        super().__init__(policy)
+        self.unit_s = unit_s
+
+    def observe(self, state, context, report):
+        super().observe(state, context, replace(report, latency_s=report.latency_s / self.unit_s))
+
+
+class Minutes(Scaled):
+    state_keys = property(lambda self: ("unit_s", *self.policy.state_keys))
+
+
+@pytest.mark.parametrize("wrapper", [Scaled, Minutes])
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_settings_of_a_wrapper_may_give_a_state_its_meaning_too(wrapper, name):
+    policy = POLICIES.make(name, **POLICIES[name].example)
+    header = json.loads(json.dumps(described_policy(wrapper(policy, 60.0))))
+    for unit_s in (60.0, 1.0):
+        given = wrapper(policy, unit_s)
+        assert policy_of(header, "file", given) == (given, unit_s == 60.0)
+    assert not policy_of(header, "file", PolicyWrapper(policy))[1]
 
 
 def test_a_policy_with_custom_functions_must_be_given(tmp_path):

@@ -97,3 +97,12 @@ def test_a_response_to_a_round_before_the_client_left_and_came_back(tmp_path):
     assert scheduler.state.last_selected.tolist() == [0, 0], "its rounds count from round 7"
     scheduler.save(tmp_path / "state.bsfl")
     assert Scheduler.load(tmp_path / "state.bsfl").round == 6
+
+
+def test_the_first_report_of_a_round_may_be_overtaken():
+    scheduler = Scheduler(AgeBased(tau_max=10.0), cohort_size=1, max_open_rounds=3)
+    for _ in range(3):
+        scheduler.select(["ann"])
+    for number in (2, 3, 1):
+        scheduler.observe({"ann": 1.0}, round=number)
+    assert scheduler.state.last_selected.tolist() == [3]

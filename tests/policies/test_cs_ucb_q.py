@@ -79,3 +79,17 @@ def test_a_client_that_joins_without_samples_does_not_block_responses():
     assert scheduler.observe(dict.fromkeys(cohort, 2.0)) == {}
     with pytest.raises(InvalidInput, match="1 of 3 clients have none"):
         scheduler.select()
+
+
+def test_the_first_report_of_a_round_may_be_overtaken():
+    """m = K = 1 and phi = 1/2: a queue grows by 1/2 a round, and a selection takes 1."""
+    scheduler = Scheduler(CsUcbQ(tau_max=10.0), cohort_size=1, max_open_rounds=3)
+    scheduler.join(["ann"])
+    scheduler._engine.policy_state = scheduler.policy.init(1)
+    scheduler._engine.n_rows, scheduler.state.queue[:] = 1, 5.0
+    for _ in range(3):
+        scheduler.select()
+    for number, queue, queue_round in ((2, 5.0, 3), (3, 4.5, 4), (1, 3.5, 4)):
+        scheduler.observe({"ann": 1.0}, round=number)
+        assert scheduler.state.queue.tolist() == [queue]
+        assert scheduler.state.queue_round.tolist() == [queue_round]

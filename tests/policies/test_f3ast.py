@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive
 
+from bsfl import Scheduler
 from bsfl._core.events import Join
 from bsfl.errors import InvalidInput
 from bsfl.policies import F3ast
@@ -122,3 +123,17 @@ def test_clients_with_equal_rates_are_drawn_at_random():
 def test_a_bad_step_is_rejected():
     with pytest.raises(InvalidInput, match="step must be between 0 and 1, got 1.5"):
         F3ast(step=1.5)
+
+
+def test_the_first_report_of_a_round_may_be_overtaken(tmp_path):
+    # b = 1/2, selected in rounds 1 to 3: at the start of round 4 they have added 1/2 + 1/4 + 1/8
+    for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
+        scheduler = Scheduler(F3ast(step=0.5), cohort_size=1, max_open_rounds=3)
+        for _ in range(3):
+            scheduler.select(["ann"])
+        for number in order:
+            scheduler.observe({"ann": 1.0}, round=number)
+        assert scheduler.state.added.tolist() == [0.875]
+        assert scheduler.state.as_of.tolist() == [4]
+        scheduler.save(tmp_path / "s")
+        assert Scheduler.load(tmp_path / "s").state.added.tolist() == [0.875]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive, timeouts
 
+from bsfl import Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import RbcsF
 
@@ -145,3 +146,12 @@ def test_bad_settings_are_rejected(settings, message):
 def test_context_must_cover_all_clients():
     with pytest.raises(InvalidInput, match="transfer must cover all 3 clients, got 2"):
         RbcsF(tau_max=9.0, compute=[1.0] * 3, transfer=[1.0] * 2).init(3)
+
+
+def test_the_first_report_of_a_round_may_be_overtaken():
+    scheduler = Scheduler(RbcsF(tau_max=10.0), cohort_size=1, max_open_rounds=3)
+    for _ in range(3):
+        scheduler.select(["ann"])
+    for number in (2, 3, 1):
+        scheduler.observe({"ann": 1.0}, round=number)
+    assert scheduler.state.last_selected.tolist() == [3]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive, responses
 
+from bsfl import Observation, Scheduler
 from bsfl._core.events import Join
 from bsfl._core.state import validate
 from bsfl.errors import InvalidInput
@@ -167,6 +168,19 @@ def test_tiers_are_divided_anew_every_interval():
     # round 10: means 47/7, 2, 3, 4, so that client 2 is one of the two fastest now
     assert tiers(driver).tolist() == [1, 0, 0, 1]
     assert driver.state.bound_s == pytest.approx([4.0])
+
+
+def test_when_every_profiled_client_is_forgotten_there_are_no_tiers():
+    """The tiers are due in every round, and the last round closes without a client."""
+    scheduler = Scheduler(TiFL(tau_max=10.0, tiers=2, interval=1), cohort_size=1)
+    scheduler.join(["ann", "bob", "cem"])
+    for _ in range(4):
+        scheduler.observe({k: Observation(latency_s=1.0, loss=1.0) for k in scheduler.select()})
+    assert scheduler.state.formed
+    scheduler.select()
+    scheduler.forget(["ann", "bob", "cem"])
+    assert scheduler.state.bound_s.tolist() == [np.inf], "all clients belong to the fastest tier"
+    assert len(scheduler.select(["dan", "eve"])) == 1
 
 
 def test_a_tier_with_too_few_available_clients_is_not_drawn():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from policy_rounds import drive, losses_of
 
+from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import UcbCs
 from bsfl.policies.ucb_cs import last_spread
@@ -119,3 +120,18 @@ def test_a_client_that_was_observed_under_another_policy_counts_as_unseen():
     with np.errstate(all="raise"):
         index = driver.policy.index(driver.state, context, np.arange(2))
     assert index.tolist() == [np.inf, np.inf]
+
+
+def test_the_first_report_of_a_round_may_be_overtaken():
+    """gamma = 1/2: as of round 3, three selections with losses 1, 2 and 4 in rounds 1, 2 and 3."""
+    for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
+        scheduler = Scheduler(UcbCs(gamma=0.5), cohort_size=1, max_open_rounds=3)
+        scheduler.register("ann", samples=1.0)
+        for _ in range(3):
+            scheduler.select()
+        for number in order:
+            seen = Observation(latency_s=1.0, loss=2.0 ** (number - 1))
+            scheduler.observe({"ann": seen}, round=number)
+        assert scheduler.state.last_selected.tolist() == [3]
+        assert scheduler.state.count.tolist() == [1 / 4 + 1 / 2 + 1]
+        assert scheduler.state.loss_sum.tolist() == [1 / 4 + 2 / 2 + 4]

@@ -9,30 +9,6 @@ a user would expect.
 
 import math
 
-AVOIDED = frozenset(
-    {
-        "rows and dicts of features mixed in one call",
-        "a text for a feature that was a number",
-        "a plan of a wrong type",
-        "a policy of a wrong type at load",
-        "a bare latency without the loss that the policy needs",
-        "no responses to a round that is over",
-        "a rejected call makes room in the state of the policy",
-        "closed rounds of forgotten clients are kept for ever",
-        "clients forgotten although a wrapped policy knows them by position",
-        "an error of TiFL with several open rounds",
-        "the shares of data of no client, in CsUcbQ and RbcsF",
-        "files after extreme latencies and a change of policy",
-        "attributes given for no client",
-        "state_keys of a wrapped policy",
-        "replay",
-    }
-)
-"""Known faults of the library that random lives stay away from; see test_found_by_model.py."""
-
-TOLERANCE = 1e-5
-"""Relative error of a latency: the library keeps the mean logarithm with seven digits."""
-
 
 class Ended(Exception):
     """The library differs from the model."""
@@ -114,7 +90,6 @@ class Model:
         self.round = 0
         self.clients = {}  # by id, in the order of joining
         self.rounds = {}  # by number: those that are open, have pending clients, or are recent
-        self.unsure_rounds = set()  # numbers of rounds that the library may remember for longer
         self.n_columns = 0
         self.events, self.records = [], []
 
@@ -251,7 +226,6 @@ class Model:
         for r in self.rounds.values():
             if gone & set(r["cohort"]):
                 r["was_cut"] = True
-                self.unsure_rounds.add(r["number"])
             r["cohort"] = [c for c in r["cohort"] if c not in gone]
             r["reported"] = {c: o for c, o in r["reported"].items() if c not in gone}
             for group in ("late", "credited"):

@@ -12,26 +12,40 @@ import logging
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from itertools import cycle, product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from model import AVOIDED, Ended, Model, agree
+from model import Ended, Model, agree
 
 from bsfl import (
+    AFL,
     BSFL,
+    AgeBased,
+    CsUcb,
+    CsUcbQ,
     Discounted,
+    F3ast,
+    FedCS,
     Lognormal,
+    Luo,
     MaxGini,
     MinParticipation,
     Observation,
+    Oort,
     Pace,
+    Pisces,
     PolicyWrapper,
+    RbcsF,
+    Refl,
+    RoundPlan,
     Scheduler,
     SlidingWindow,
     TiFL,
+    UcbCs,
     UCBIndex,
 )
 from bsfl.errors import BsflError, InvalidInput
@@ -40,7 +54,9 @@ from bsfl.estimators.generalization import DEFICITS
 from bsfl.estimators.moments import CumulativeMean
 from bsfl.monitoring import Journal
 from bsfl.policies import POLICIES, make_policy
+from bsfl.policies.rbcs_f import MIN_RIDGE
 from bsfl.solvers import SOLVERS
+from bsfl.types import LATENCY_RANGE
 
 STEPS_SHORT = 200
 """Steps of every registered policy in the ordinary suite."""
@@ -48,8 +64,8 @@ STEPS_LONG = 100_000
 """Steps of all policies together in the long form."""
 STEPS_OF_A_LIFE = 250
 
-SHORT_S, LONG_S = 2e-9, 5e11
-"""Extreme latencies; avoided: 1e-9 and 1e12 themselves, after which a file may be rejected."""
+SHORT_S, LONG_S = LATENCY_RANGE
+"""The shortest and the longest latency that can be."""
 
 NAMES = [f"c{i:02}" for i in range(16)]
 NUMBERS = list(range(-3, 13))
@@ -90,14 +106,8 @@ def keep_record(record):
 class Spy(PolicyWrapper):
     """A policy that notes what it is told."""
 
-    state_keys = ("described",)  # avoided: those of the wrapped policy, with which a save fails
-
     def __repr__(self):
         return f"Spy({self.policy!r})"
-
-    @property
-    def described(self):
-        return repr(self.policy)
 
     def select(self, state, context, rng):
         CALLS.append({"kind": "select", **facts(context)})
@@ -250,6 +260,54 @@ def pace_variants():
     }
 
 
+def extreme_variants():
+    """Return policies with settings at their limits; most learn or change in every round."""
+    most = 1e100
+    low = [
+        BSFL(alpha=0.0, tau_max=SHORT_S, memory=Discounted(0.0)),
+        BSFL(alpha=MaxGini(0.0), memory=SlidingWindow(2)),
+        BSFL(index=Lognormal(quantile=0.01), tau_max=SHORT_S, memory=Discounted(0.0)),
+        Pace(fairness=0.0, tau_max=SHORT_S),
+        CsUcb(tau_max=SHORT_S, exploration=0.0),
+        CsUcbQ(tau_max=SHORT_S, beta=0.0, phi=0.0, exploration=0.0),
+        RbcsF(tau_max=SHORT_S, latency_weight=0.0, exploration=0.0, ridge=MIN_RIDGE, phi=0.0),
+        UcbCs(gamma=1e-9, sigma=0.0),
+        FedCS(tau_max=SHORT_S),
+        Oort(tau_max=SHORT_S, percentile=0.0, pacer_rounds=1, penalty=0.0, clip=0.0, cut_off=0.0),
+        Oort(pacer_step=0.0, pacer_rounds=1, explore=0.0, explore_min=0.0),
+        TiFL(tau_max=SHORT_S, rounds=1, tiers=1, interval=1),
+        TiFL(tau_max=4.0, rounds=3, tiers=3, interval=1),
+        AgeBased(tau_max=SHORT_S),
+        AFL(drop=0.0, temperature=0.0, uniform=0.0),
+        F3ast(step=0.0),
+        Refl(history=0.0, stay=1e-9),
+        Luo(tau_max=SHORT_S, speed=0.0, least=1e-300),
+        Pisces(penalty=0.0),
+    ]
+    high = [
+        BSFL(alpha=most, beta=10**15, tau_max=LONG_S, memory=Discounted(1.0)),
+        BSFL(alpha=MinParticipation(1.0), memory=SlidingWindow(10**15)),
+        BSFL(index=Lognormal(quantile=0.999, optimism=most), tau_max=LONG_S),
+        Pace(fairness=5.0, min_participation=1.0, tau_max=LONG_S),
+        CsUcb(tau_max=LONG_S, exploration=most),
+        CsUcbQ(tau_max=LONG_S, beta=1.0, phi=1.0, exploration=most),
+        RbcsF(tau_max=LONG_S, latency_weight=most, exploration=most, ridge=most, phi=0.999),
+        UcbCs(gamma=1.0 - 1e-9, sigma=most),
+        FedCS(tau_max=LONG_S, candidates=1),
+        Oort(tau_max=LONG_S, percentile=100.0, penalty=100.0, clip=1.0, cut_off=1.0),
+        Oort(pacer_step=100.0, pacer_rounds=10**15, explore=1.0, explore_decay=1.0),
+        TiFL(tau_max=LONG_S, rounds=10**15, tiers=1000, interval=10**15),
+        AgeBased(tau_max=LONG_S),
+        AFL(drop=1.0, temperature=most, uniform=1.0),
+        F3ast(step=1.0),
+        F3ast(step=0.5),
+        Refl(history=1.0, stay=most),
+        Luo(tau_max=LONG_S, speed=10.0, least=1.0),
+        Pisces(penalty=100.0),
+    ]
+    return {f"{i}-{policy!r}"[:60]: policy for i, policy in enumerate(low + high)}
+
+
 def is_indexed(policy):
     """Return whether a policy has settings by dense index, so that no client can be forgotten."""
     names = ("mean_speed", "compute", "transfer")
@@ -286,8 +344,6 @@ class Life:
             "forget_after": None if self.indexed else dice.choice([None, None, 2, 12]),
         }
         self.clock = lambda: self.clock_s  # a function: copies of the scheduler share it
-        if isinstance(policy, TiFL):
-            self.settings["max_open_rounds"] = 1  # avoided: an error with several open rounds
         self.scheduler = Scheduler(
             self.policy,
             **self.settings,
@@ -332,7 +388,7 @@ class Life:
             given["samples"] = [dice.choice([1.0, 5, 1e12, 1e-6, 300.0]) for _ in range(n)]
         if dice.random() < 0.3:
             given["quality"] = [dice.choice([1.0, 0.5, 1e-6]) for _ in range(n)]
-        if self.feature_form and n and dice.random() < 0.5:
+        if self.feature_form and dice.random() < 0.5:
             rows, columns = self.features(n)
             given["features"] = rows
             for row, values in zip(known, columns, strict=True):
@@ -428,8 +484,8 @@ class Life:
 
     def leave(self):
         clients = self.some(self.model.clients, 4)
-        if set(self.model.members()) <= set(clients):
-            return  # avoided: shares of the data of no client
+        if self.dice.random() < 0.1:
+            clients = list(self.model.clients)
         self.scheduler.leave(self.as_collection(clients)[0])
         self.model.leave(clients)
 
@@ -452,8 +508,10 @@ class Life:
 
     def forget(self):
         clients = self.some(self.model.clients, 3)
+        if self.dice.random() < 0.2:
+            clients = list(self.model.clients)
         if self.indexed:
-            if clients and not self.is_spied:  # avoided
+            if clients:
                 self.rejected(lambda: self.scheduler.forget(clients))
             return
         self.scheduler.forget(self.as_collection(clients)[0])
@@ -482,8 +540,7 @@ class Life:
         try:
             cohort = self.scheduler.select(named, **sizes, **when)
         except InvalidInput as error:
-            if "samples" not in str(error):  # avoided: the state of the policy has more rows
-                self.unchanged(before, error)
+            self.unchanged(before, error)
             CALLS.clear()
             self.agree_on_rejection(error, m, order or [])
             return
@@ -526,8 +583,6 @@ class Life:
             [dice.lognormvariate(1.0, 1.0), SHORT_S, LONG_S, 1.0, 3, np.float64(2)]
         )
         if dice.random() < 0.2:
-            if self.policy.needs:  # avoided: the latency of a number without a loss is lost
-                return Observation(latency_s=latency_s), True
             return latency_s, True
         outcome = dice.choice(["ok"] * 6 + ["timeout", "failed"])
         return Observation(
@@ -573,8 +628,6 @@ class Life:
             if not is_valid or (counts["outcome"] == "failed" and not is_failed(response)):
                 rejected[client] = "counts as failed"
         now, when, timed = self.time()
-        if number is not None and number not in model.rounds and not responses:
-            return  # avoided
         if dice.random() < 0.2:
             if rejected:
                 self.rejected(
@@ -612,8 +665,6 @@ class Life:
             how["aggregated"] = self.as_collection(aggregated)[0]
         elif kind == 2:
             discard = how["discard"] = True
-        if number in model.unsure_rounds and number not in model.rounds:
-            return  # avoided, or after the limit of open rounds was changed
         now, when, timed = self.time()
         if model.close_is_wrong(number, aggregated, discard):
             self.rejected(lambda: self.scheduler.close(named, **how, **when))
@@ -633,17 +684,23 @@ class Life:
 
     def set_something(self):
         model = self.model
-        what = self.dice.randrange(3)
+        what = self.dice.randrange(4)
         if what == 0:
             m = self.dice.randint(max(1, self.settings["min_responses"]), 5)
             self.scheduler.cohort_size = model.cohort_size = m
         elif what == 1:
             value = self.dice.choice([1.0, 1.3, 2, "auto"])
             self.scheduler.over_selection = model.over_selection = value
-        elif not isinstance(getattr(self.policy, "policy", self.policy), TiFL):
+        elif what == 2:
+            model.late = self.dice.choice(["apply", "drop"])
+            model.max_staleness = self.dice.choice([None, 0, 2])
+            model.lifetime_s = self.dice.choice([None, 5.0, 1e6])
+            names = ("late", "max_staleness", "lifetime_s")
+            changed = {name: getattr(model, name) for name in names}
+            self.scheduler.plan = replace(self.scheduler.plan, **changed)
+        else:
             value = self.dice.randint(1, 4)
             self.scheduler.max_open_rounds = model.max_open_rounds = value
-            model.unsure_rounds |= set(model.rounds)
             model.prune()
 
     def read(self):
@@ -715,7 +772,8 @@ class Life:
         settings = {"policy": Spy(self.policy.policy)} if self.is_spied else {}
         self.scheduler = Scheduler.load(path, clock=self.clock, on_round=keep_record, **settings)
         path.unlink()
-        self.journal = None
+        if self.journal is not None:  # the restarted process continues it
+            self.scheduler.write_journal(self.new_journal())
         CALLS.clear()
 
     def load_with_other_settings(self):
@@ -726,8 +784,7 @@ class Life:
         if dice.random() < 0.5:
             settings["over_selection"] = model.over_selection = dice.choice([1.0, 1.4, "auto"])
         if dice.random() < 0.5 and not self.indexed:
-            others = [p for p in registered().values() if not is_indexed(p)]
-            others = [p for p in others if model.max_open_rounds == 1 or not isinstance(p, TiFL)]
+            others = [p for p in LONG.values() if not is_indexed(p)]
             other = dice.choice(others)
             self.policy = settings["policy"] = Spy(other) if self.is_spied else other
             model.needs = self.policy.needs
@@ -745,25 +802,32 @@ class Life:
         self.scheduler, self.journal = other, None
 
     def start_journal(self):
-        if "replay" in AVOIDED:
-            return
-        number = self.counts["journals"] = self.counts["journals"] + 1
-        self.journal = (self.folder / f"{number}.bsfl", self.folder / f"{number}.jsonl")
+        for path in self.folder.glob("journal*"):
+            path.unlink()
+        self.journal = (self.folder / "journal-start.bsfl", self.folder / "journal")
         self.scheduler.save(self.journal[0])
-        self.scheduler.write_journal(Journal(self.journal[1], availability=True))
+        self.scheduler.write_journal(self.new_journal())
+
+    def new_journal(self):
+        max_bytes = self.dice.choice([5_000, 2**20])
+        return Journal(self.journal[1], availability=True, max_bytes=max_bytes, n_kept=1000)
 
     def replay(self):
-        if self.journal is None or not self.journal[1].exists():
+        if self.journal is None:
             return
         start, journal = self.journal
         settings = {"policy": Spy(self.policy.policy)} if self.is_spied else {}
+        self.scheduler.join([])  # an event of now: rounds are as old as they were at the last one
         other = Scheduler.replay(journal, start=start, clock=self.clock, **settings)
+        agree("bytes after a replay", self.bytes(other) == self.bytes(), True)
         agree("replayed table", other.table(), self.scheduler.table())
         agree("replayed rounds", shown_rounds(other), shown_rounds(self.scheduler))
         cohorts = self.next_cohorts(self.scheduler, other)
         agree("next cohort after a replay", cohorts[1], cohorts[0])
         CALLS.clear()
         self.counts["replays"] += 1
+        if self.dice.random() < 0.5:
+            self.scheduler.save(start)  # the next replay starts in the middle of the journal
 
     # --- wrong input ----------------------------------------------------------------------------
 
@@ -1070,7 +1134,7 @@ def a_wrong_attribute_registered(life):
 
 @mistake
 def more_attributes_than_clients(life):
-    clients = life.some(life.ids, 4) or life.ids[:1]  # avoided: attributes without clients
+    clients = life.some(life.ids, 4)
     name = life.dice.choice(["samples", "quality"])
     values = life.dice.choice([[0.5] * (len(clients) + 1), 0.5, "many", {0: 1.0}])
     return lambda: life.scheduler.join(clients, **{name: values})
@@ -1091,7 +1155,12 @@ def features_of_another_shape(life):
     shapes = [[*rows, [1.0, 2.0]], 5.0, [[] for _ in clients], [1.0] * len(clients)]
     if len(clients) > 1:
         shapes.append([[1.0], *rows[1:]])
+        shapes += [[{"ram": 1.0}, *rows[1:]], [*rows[1:], {"ram": 1.0}]]
     if life.model.n_columns:
+        # Decision: columns that have names take no rows without names, and the other way round.
+        shapes.append(
+            rows if life.feature_form == "dicts" else [{"net": 1.0, "ram": 2.0}] * len(rows)
+        )
         shapes.append([[1.0, 2.0, 3.0] for _ in clients])
     wrong = life.dice.choice(shapes)
     return lambda: life.scheduler.join(clients, features=wrong)
@@ -1103,7 +1172,7 @@ def wrong_dicts_of_features(life):
         return None
     client = life.dice.choice(life.ids)
     wrong = [{"cpu": 1.0}, {"net": 1.0}, {"net": None}, {"ram": math.inf}, {"ram": HUGE}]
-    wrong += [{"ram": True}, {1: 1.0}, {"ram": [1.0]}, {"ram": 1e13}]
+    wrong += [{"ram": True}, {1: 1.0}, {"ram": [1.0]}, {"ram": 1e13}, {"ram": "much"}]
     wrong = life.dice.choice(wrong)
     return lambda: life.scheduler.join([client], features=[wrong])
 
@@ -1284,6 +1353,12 @@ def a_wrong_setting(life):
 
 
 @mistake
+def a_wrong_plan(life):
+    wrong = life.dice.choice([5, None, {}, "plan", life.scheduler, RoundPlan])
+    return lambda: setattr(life.scheduler, "plan", wrong)
+
+
+@mistake
 def a_wrong_scheduler(life):
     wrong = [{"cohort_size": size} for size in WRONG_SIZES]
     wrong += [{"over_selection": value} for value in WRONG_OVER_SELECTIONS]
@@ -1298,7 +1373,8 @@ def a_wrong_scheduler(life):
 @mistake
 def a_wrong_policy(life):
     wrong = life.dice.choice([3, "pace", Pace, object()])
-    return lambda: Scheduler(wrong, cohort_size=2)
+    calls = [lambda: Scheduler(wrong, cohort_size=2), lambda: life.loaded(policy=wrong)]
+    return life.dice.choice(calls)
 
 
 @mistake
@@ -1390,7 +1466,7 @@ def test_short_lives_agree_with_the_model(fast_folder):
     assert {name for name in MISTAKES if not counts["wrong: " + name]} == set()
 
 
-LONG = registered() | pace_variants() | bsfl_variants()
+LONG = registered() | extreme_variants() | pace_variants() | bsfl_variants()
 PARTS = 20
 
 

@@ -31,7 +31,7 @@ def clean_attributes(
 
 
 def _clean_numbers(name: str, values: Sequence[float], n_clients: int, high: float) -> FloatArray:
-    numbers = validation.numbers(name, values) if n_clients else np.zeros(0)
+    numbers = validation.numbers(name, values, min_length=min(n_clients, 1))
     if numbers.shape != (n_clients,):
         raise InvalidInput(
             f"{name} must hold one number for each of the {n_clients} clients, "
@@ -48,6 +48,8 @@ def _clean_features(features: npt.ArrayLike, n_clients: int) -> FloatArray:
         numbers = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"features must be rows of numbers, all as long: {error}") from None
+    if n_clients == numbers.size == 0:
+        return np.zeros((0, 0))
     if numbers.ndim != 2 or len(numbers) != n_clients or numbers.shape[1] == 0:
         raise InvalidInput(
             f"features must hold one row of numbers for each of the {n_clients} clients, "

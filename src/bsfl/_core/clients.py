@@ -228,17 +228,19 @@ def validate_responses(
                 raise
             rejected[client] = f"ignored, because {error}"
             continue
+        waited_s = None
         try:
-            found = (
-                response if isinstance(response, Observation) else Observation(latency_s=response)
-            )
+            if isinstance(response, Observation):
+                found = response
+            else:
+                found = Observation(latency_s=response)
+            waited_s = found.latency_s
             if needs and found.outcome == "ok":
                 _check_needs(engine, needs, found, index, own)
         except InvalidInput as error:
             if strict:
                 raise InvalidInput(f"client {validation.short(client)}: {error}") from None
             rejected[client] = f"counts as failed, because {error}"
-            waited_s = response.latency_s if isinstance(response, Observation) else None
             found = Observation(outcome="failed", latency_s=waited_s)
         by_round.setdefault(own, {})[index] = found
     return by_round, rejected

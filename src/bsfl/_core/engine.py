@@ -97,8 +97,8 @@ class Engine:
         check_policy(policy)
         check_storable(policy.init)
         self.policy, self.plan, self.seed = policy, plan, seed
-        self.max_open_rounds = validation.natural("max_open_rounds", max_open_rounds)
         self.pool, self.task, self.rounds = PoolState.of(0), TaskState.of(0), Rounds()
+        self.max_open_rounds = validation.natural("max_open_rounds", max_open_rounds)
         self.policy_state: State = policy.init(0)
         self.n_rows = 0  # of the policy's state
         self.selection: tuple[Selection, IntArray] | None = None
@@ -109,6 +109,16 @@ class Engine:
             self.apply(self.decide(Join(n_new=n_clients), 0.0))
 
     # --- queries ---------------------------------------------------------------------------------
+
+    @property
+    def max_open_rounds(self) -> int:
+        """How many rounds may be open at a time; the credit of as many can be replaced."""
+        return self._max_open_rounds
+
+    @max_open_rounds.setter
+    def max_open_rounds(self, max_open_rounds: int) -> None:
+        self._max_open_rounds = max_open_rounds
+        self.rounds.release_all(keep=max_open_rounds)
 
     def kind(self, target_responses: int) -> Kind:
         """Return whether rounds are buffered: several are open, with one client each."""
@@ -575,7 +585,7 @@ class Engine:
         self.task = drop_rows(self.task, kept, TaskState.of)
         self.pool.n = len(self.pool.member)
         self.pool.n_members = int(np.count_nonzero(self.pool.member))
-        self.rounds = self.rounds.reindexed(place)
+        self.rounds = self.rounds.reindexed(place, keep=self.max_open_rounds)
         if self.selection is not None:
             self.selection = _reindexed(*self.selection, place)
 

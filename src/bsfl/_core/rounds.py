@@ -242,9 +242,16 @@ class Rounds:
         if not round.is_open and not is_recent and not len(round.pending):
             self._by_number.pop(round.number, None)
 
-    def reindexed(self, place: IntArray) -> "Rounds":
-        """Return the same rounds with client k as place[k]."""
-        return Rounds(one.reindexed(place) for one in self)
+    def release_all(self, *, keep: int) -> None:
+        """Drop all rounds that need nothing more, as when fewer are kept from now on."""
+        for one in self:
+            self.release(one, keep=keep)
+
+    def reindexed(self, place: IntArray, *, keep: int) -> "Rounds":
+        """Return the rounds with client k as place[k]; those that need nothing more are dropped."""
+        moved = Rounds(one.reindexed(place) for one in self)
+        moved.release_all(keep=keep)
+        return moved
 
     def counts(self, n_clients: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return for each client the rounds in which it is pending, creditable and credited.

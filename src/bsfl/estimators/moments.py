@@ -258,9 +258,12 @@ class Queued(Averages):
 
     def serve(self, context: RoundContext, invited: IntArray, share: float | FloatArray) -> None:
         """Record the selection of clients in the round of the context."""
-        served = self.queues(context, invited, share) + share - 1.0
-        self.queue[invited] = np.maximum(served, 0.0)
-        self.queue_round[invited] = context.rounds(invited) + 1
+        next_round = context.rounds(invited) + 1
+        is_overtaken = next_round <= self.queue_round[invited]  # the queue has grown since
+        grown = self.queues(context, invited, share) + share
+        grown = np.where(is_overtaken, self.queue[invited], grown)
+        self.queue[invited] = np.maximum(grown - 1.0, 0.0)
+        self.queue_round[invited] = np.maximum(next_round, self.queue_round[invited])
 
 
 def censored_latency(report: RoundReport, tau_max: float | None) -> FloatArray:

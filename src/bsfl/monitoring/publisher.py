@@ -86,15 +86,20 @@ class Batch:
         self._n += 1
         self._entries.append({"seq": self._n, **entry})
 
-    def commit(self, seq: int, now: float) -> None:
-        """Give the events the time and the numbers after `seq`, and their place in the journal.
+    def commit(self, seq: int, now: float, clock_s: float, shift_s: float) -> None:
+        """Give the events the times and the numbers after `seq`, and their place in the journal.
+
+        Like a state file, a journal counts seconds from the start of the first scheduler's clock:
+        `shift_s` is what the clock has more after restarts on other machines.
 
         Called under the scheduler's lock, so that the journal has the events of all threads in
         their order; `publish` writes them.
         """
         for entry in self._entries:
             entry["seq"] += seq
-            entry["time"] = now
+            entry |= {"time": now, "clock_s": clock_s - shift_s}
+            if "now_s" in entry:
+                entry["now_s"] -= shift_s
         if self._journal is not None and self._entries:
             self._journal.put(self._entries)
 

@@ -23,11 +23,14 @@ def described_policy(policy: Policy) -> dict[str, Any]:
 
 
 def _state_keys(thing: object) -> dict[str, Any]:
-    if isinstance(thing, PolicyWrapper):  # the state is that of the wrapped policy
-        return {"policy": _name(thing.policy), "state_keys": _state_keys(thing.policy)}
     components: dict[str, Registry[Any]] = components_of(type(thing))
     found: dict[str, Any] = {}
-    for name in getattr(thing, "state_keys", ()):
+    names = getattr(thing, "state_keys", ())
+    if isinstance(thing, PolicyWrapper):  # the state is that of the wrapped policy
+        wrapped = thing.policy
+        found |= {"policy": _name(wrapped), "state_keys": _state_keys(wrapped)}
+        names = [name for name in names if name not in wrapped.state_keys]
+    for name in names:
         value = getattr(thing, name)
         if name in components:
             kind = components[name].name_of(value) or type(value).__qualname__

@@ -44,7 +44,7 @@ def contents(scheduler: "Scheduler") -> tuple[Header, Arrays]:
     """Return what a file holds but the ids; arrays are not copied.
 
     Moments are stored as ages: another machine's clock starts elsewhere. `clock_s` is for a
-    replay, as the moments in a journal are those of the clock that the file was written by.
+    replay: the clock of a journal resumes after a restart where the loaded file was saved.
     """
     engine, n, now_s = scheduler._engine, len(scheduler._ids), scheduler._clock()
     header = {
@@ -55,7 +55,7 @@ def contents(scheduler: "Scheduler") -> tuple[Header, Arrays]:
         "forget_after": scheduler.forget_after,
         "seed": engine.seed,
         "seq": scheduler._seq,
-        "clock_s": now_s,
+        "clock_s": now_s - scheduler._shift_s,
         "feature_columns": scheduler._feature_columns,
         "n_rows": engine.n_rows,
     }

@@ -56,7 +56,8 @@ class AgeBased(Policy):
         return clients[top_m(score, context.n_invited, rng)]
 
     def observe(self, state: AgeState, context: RoundContext, report: RoundReport) -> None:
-        state.last_selected[report.invited] = context.rounds(report.invited)
+        last = state.last_selected[report.invited]  # reports of several rounds may overtake
+        state.last_selected[report.invited] = np.maximum(last, context.rounds(report.invited))
         state.learn(report, 1.0 / censored_latency(report, self.tau_max))
 
     def ages(self, state: AgeState, context: RoundContext, clients: IntArray) -> IntArray:

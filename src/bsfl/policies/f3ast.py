@@ -71,9 +71,11 @@ class F3ast(Policy):
         invited = report.invited
         dropped = report.clients[report.responded & report.dropped]
         next_round = context.rounds(invited) + 1
-        state.added[invited] *= self.fading(next_round - state.as_of[invited])
-        state.added[invited] += self.step
-        state.as_of[invited] = next_round
+        before = state.as_of[invited]
+        as_of: IntArray = np.maximum(next_round, before)  # reports of several rounds may overtake
+        state.added[invited] *= self.fading(as_of - before)
+        state.added[invited] += self.step * self.fading(as_of - next_round)
+        state.as_of[invited] = as_of
         since = state.as_of[dropped] - context.rounds(dropped) - 1
         without_step = state.added[dropped] - self.step * self.fading(since)
         state.added[dropped] = np.maximum(without_step, 0.0)

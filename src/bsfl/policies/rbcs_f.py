@@ -134,8 +134,9 @@ class RbcsF(Policy):
     def observe(self, state: RbcsFState, context: RoundContext, report: RoundReport) -> None:
         invited = report.invited
         state.serve(context, invited, self.beta(context))
-        state.in_a_row[invited] = state.last_selected[invited] == context.round - 1
-        state.last_selected[invited] = context.round
+        last = state.last_selected[invited]  # reports of several rounds may overtake
+        state.in_a_row[invited] = last == context.round - 1
+        state.last_selected[invited] = np.maximum(last, context.round)
         latency = censored_latency(report, self.tau_max)
         features = self.features(report.clients, state.in_a_row[report.clients])
         gain = rank_one_update(state.inverse, report.clients, features)

@@ -140,6 +140,8 @@ class TiFL(Policy):
     def bounds(self, state: TiflState, profiled: BoolArray) -> FloatArray:
         """Return the mean latencies at which tiers of equal size begin, except for the fastest."""
         latency = self.latencies(state, np.flatnonzero(profiled))
+        if not len(latency):  # every profiled client was forgotten
+            return np.full(self.tiers - 1, np.inf)
         places = np.arange(1, self.tiers) * len(latency) // self.tiers
         return np.partition(latency, places)[places]
 

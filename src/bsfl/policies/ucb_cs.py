@@ -78,11 +78,13 @@ class UcbCs(Policy):
         return clients[top_m(score, context.n_invited, rng)]
 
     def observe(self, state: UcbCsState, context: RoundContext, report: RoundReport) -> None:
-        elapsed = context.round - state.last_selected[report.invited]
-        fade = self.gamma ** np.maximum(elapsed, 0)  # reports of several rounds may overtake
-        state.count[report.invited] = fade * state.count[report.invited] + 1.0
+        before = state.last_selected[report.invited]
+        last = np.maximum(before, context.round)  # reports of several rounds may overtake
+        fade = self.gamma ** (last - before)
+        added = self.gamma ** (last - context.round)
+        state.count[report.invited] = fade * state.count[report.invited] + added
         state.loss_sum[report.invited] *= fade
-        state.last_selected[report.invited] = context.round
+        state.last_selected[report.invited] = last
         known = ~np.isnan(report.loss)
         clients = report.clients[known]
         age = state.last_selected[clients] - context.round  # above 0 for a late response

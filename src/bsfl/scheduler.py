@@ -282,7 +282,8 @@ class Scheduler:
             samples: How much data each one holds, above 0.
             quality: How good that data is, above 0 and at most 1; 1 where it is not given.
             features: What may predict how fast it is: a row of numbers for each client, NaN where
-                unknown, or a dict of numbers and texts. BSFL(index=Lognormal()) uses them.
+                unknown, or a dict of numbers and texts; rows for all clients, or dicts for all.
+                BSFL(index=Lognormal()) uses them.
         """
         with self._call() as call:
             names = self._ids.clean(clients)

@@ -6,7 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Discounted, Lognormal, PolicyWrapper, Scheduler, SlidingWindow, UCBIndex
+from bsfl import (
+    BSFL,
+    Discounted,
+    Lognormal,
+    Observation,
+    PolicyWrapper,
+    Scheduler,
+    SlidingWindow,
+    UCBIndex,
+)
 from bsfl._core.state import leaves
 from bsfl.errors import NotAStateFile, StateFileError
 from bsfl.persistence import statefile
@@ -62,6 +71,22 @@ def test_state_keys_say_which_settings_these_are(policy, other):
     header = described_policy(policy)
     assert policy_of(header, "file", policy) == (policy, True)
     assert policy_of(header, "file", other) == (other, False)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_wrapped_policy_is_saved_and_loaded(tmp_path, name):
+    policy = PolicyWrapper(POLICIES.make(name, **POLICIES[name].example))
+    scheduler = Scheduler(policy, cohort_size=2)
+    scheduler.join(range(9), samples=[1.0 + k for k in range(9)])
+    for _ in range(5):
+        seen = {k: Observation(latency_s=1.0 + k, loss=1.0) for k in scheduler.select()}
+        scheduler.observe(seen)
+    scheduler.save(tmp_path / "s")
+    with pytest.raises(StateFileError, match="custom"):
+        Scheduler.load(tmp_path / "s")
+    again = Scheduler.load(tmp_path / "s", policy=policy)
+    assert contents(again.state) == contents(scheduler.state)
+    assert again.select() == scheduler.select()
 
 
 class Scaled(PolicyWrapper):

@@ -448,7 +448,8 @@ class Scheduler:
         if self.forget_after is None or number % -(-self.forget_after // SWEEPS):
             return
         pool = self._engine.pool
-        self._forget(call, pool.last_seen[: pool.n] >= number - self.forget_after)
+        was_seen = pool.last_seen[: pool.n] >= number - self.forget_after
+        self._forget(call, was_seen | pool.online[: pool.n])
 
     def observe(
         self,

@@ -389,6 +389,7 @@ class Engine:
             case Leave():
                 self._apply_left(event)
             case SetAvailability():
+                self._note_last_seen(event.offline)
                 online = self.pool.online.copy()
                 online[event.online], online[event.offline] = True, False
                 self.pool.online = online
@@ -408,6 +409,8 @@ class Engine:
                 return self._round(event.round).cohort
             case Join() | Leave() | Describe():
                 return event.clients
+            case SetAvailability():
+                return event.offline
         return NO_CLIENTS
 
     @contextmanager
@@ -450,7 +453,6 @@ class Engine:
         share = min(1.0, m / max(n_available, 1))
         task.fair_count = task.fair_count.copy()  # a new array, so that taking it back is exact
         task.fair_count[: pool.n] += share if n_available == pool.n else share * is_available
-        pool.last_seen = np.where(pool.online, np.int32(event.round), pool.last_seen)
         self.rounds.add(
             Round.of(
                 len(cohort),
@@ -563,9 +565,14 @@ class Engine:
     def _apply_left(self, event: Leave) -> None:
         self._views = None
         gone = event.clients[self.pool.member[event.clients]]
+        self._note_last_seen(gone)
         self.pool.member[gone] = self.pool.online[gone] = False
         self.task.left[gone] = self.task.round + 1
         self.pool.n_members -= len(gone)
+
+    def _note_last_seen(self, clients: IntArray) -> None:
+        """Note the round in which clients that go offline now were online last."""
+        self.pool.last_seen[clients[self.pool.online[clients]]] = self.task.round
 
     def _apply_abandoned(self, event: Abandon) -> None:
         is_named = np.zeros(self.pool.n, dtype=bool)

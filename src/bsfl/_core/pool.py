@@ -37,7 +37,7 @@ class PoolState(ClientState):
         n_members: How many of them are members now.
         n_responded, n_missed: Sums of the columns of these names.
         member, online: Whether each client is a member, and can be selected now.
-        last_seen: The round in which it was online last, or joined.
+        last_seen: The round in which a client that is offline was online last, or joined.
         samples, quality: How much data it holds (NaN: unknown), and how good that data is.
         features: What may predict its speed, [client, feature], NaN where unknown.
         responded, missed: Invitations that it responded to, and that it did not.

@@ -371,10 +371,11 @@ class Engine:
     def apply(self, event: Event) -> None:
         """Change the state as an event says."""
         if self._undo is not None:
-            rows, n = self._changed_by(event), len(self.pool.member)
-            self._undo += [snapshot(part, rows, n) for part in (self.pool, self.task)]
-            rows = rows[rows < self.n_rows]  # a client that has just joined has no row there yet
-            self._undo.append(snapshot(self.policy_state, rows, self.n_rows))
+            clients, parts = self._changed_by(event)
+            for part in parts:
+                n = self.n_rows if part is self.policy_state else len(self.pool.member)
+                rows = clients[clients < n]  # a client that has just joined has no row there yet
+                self._undo.append(snapshot(part, rows, n))
         match event:
             case RoundOpened():
                 self._apply_opened(event)
@@ -398,20 +399,26 @@ class Engine:
             case Forget():
                 self._apply_forgotten(event)
 
-    def _changed_by(self, event: Event) -> IntArray:
-        """Return the clients whose rows an event changes; arrays that it replaces do not count."""
+    def _changed_by(self, event: Event) -> tuple[IntArray, tuple[State, ...]]:
+        """Return the clients of whom an event changes rows, and in which parts of the state.
+
+        Arrays and rounds that it replaces do not count: transaction() has the old ones.
+        """
+        pool, task, policy = self.pool, self.task, self.policy_state
         match event:
             case RoundOpened():
-                return event.cohort
+                return event.cohort, (task,)
             case ResponsesReported() if self._round(event.round).is_reported:
-                return event.report.clients
-            case ResponsesReported() | RoundClosed():
-                return self._round(event.round).cohort
+                return event.report.clients, (pool, task, policy)
+            case ResponsesReported():
+                return self._round(event.round).cohort, (pool, task, policy)
+            case RoundClosed():
+                return self._round(event.round).cohort, (task, policy)
             case Join() | Leave() | Describe():
-                return event.clients
+                return event.clients, (pool, task)
             case SetAvailability():
-                return event.offline
-        return NO_CLIENTS
+                return event.offline, (pool,)
+        return NO_CLIENTS, ()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -216,11 +216,14 @@ def validate_responses(
     """
     by_round: ByRound = {}
     rejected: dict[Id, str] = {}
-    needs = engine.policy.needs
+    needs, pending_rounds = engine.policy.needs, engine.rounds.pending_rounds
     for client, response in responses.items():
         try:
             index = ids.index_of(client)
-            own = _round_of(engine, client, index, number)
+            pending = pending_rounds(index)
+            own = pending[-1] if number is None and pending else number
+            if own not in pending:
+                raise _not_pending(client, number)
             if index in by_round.get(own, ()):
                 raise InvalidInput("the same client responded above under an equal id")
         except InvalidInput as error:
@@ -246,15 +249,9 @@ def validate_responses(
     return by_round, rejected
 
 
-def _round_of(engine: Engine, client: ClientId, index: int, number: int | None) -> int:
-    """Return the round that a client responds to."""
-    pending = engine.rounds.pending_rounds(index)
-    if number is None and pending:
-        return pending[-1]
-    if number is not None and number in pending:
-        return number
+def _not_pending(client: ClientId, number: int | None) -> NotSelected:
     where = "" if number is None else f" in round {number}"
-    raise NotSelected(
+    return NotSelected(
         f"client {validation.short(client)} has no pending response{where}: it was not selected, "
         "or was reported already"
     )

@@ -413,7 +413,9 @@ class Engine:
             case ResponsesReported():
                 return self._round(event.round).cohort, (pool, task, policy)
             case RoundClosed():
-                return self._round(event.round).cohort, (task, policy)
+                one = self._round(event.round)
+                is_learned = not one.is_reported or self._learns_at_close
+                return one.cohort, (task, policy) if is_learned else (task,)
             case Join() | Leave() | Describe():
                 return event.clients, (pool, task)
             case SetAvailability():
@@ -524,7 +526,7 @@ class Engine:
             one.is_reported = True
             empty = RoundReport.of({}, invited=one.cohort, round=one.number, staleness=n_since)
             self.policy.observe(self.policy_state, context, empty)
-        if type(self.policy).close is not Policy.close:
+        if self._learns_at_close:
             closed = ClosedRound(
                 round=one.number,
                 aggregated=event.aggregated,
@@ -534,6 +536,10 @@ class Engine:
                 closed_s=event.now_s,
             )
             self.policy.close(self.policy_state, context, closed)
+
+    @property
+    def _learns_at_close(self) -> bool:
+        return type(self.policy).close is not Policy.close
 
     def _apply_joined(self, event: Join) -> None:
         start, stop = self.pool.n, self.pool.n + event.n_new

@@ -160,7 +160,7 @@ class Rounds:
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
         self._by_number: dict[int, Round] = {}
-        self._of_client: dict[int, list[int]] = {}  # rounds in which a client is pending
+        self._of_client: dict[int, tuple[int, ...]] = {}  # rounds in which a client is pending
         self.n_pending = 0  # in all rounds
         for one in rounds:
             self._append(one)
@@ -190,9 +190,9 @@ class Rounds:
         pending = (one.pending.tolist() for one in self._by_number.values())
         return list(dict.fromkeys(chain.from_iterable(pending)))
 
-    def pending_rounds(self, client: int) -> list[int]:
+    def pending_rounds(self, client: int) -> tuple[int, ...]:
         """Return the rounds in which a client is pending, oldest first."""
-        return list(self._of_client.get(client, ()))
+        return self._of_client.get(client, ())
 
     def add(self, round: Round, *, keep: int) -> None:  # noqa: A002
         """Add a round that was opened; older ones that need nothing more are dropped."""
@@ -209,7 +209,7 @@ class Rounds:
         self._by_number[round.number] = round
         pending = round.pending.tolist()
         for client in pending:
-            self._of_client.setdefault(client, []).append(round.number)
+            self._of_client[client] = (*self._of_client.get(client, ()), round.number)
         self.n_pending += len(pending)
 
     def change(self, number: int) -> Round:
@@ -222,10 +222,9 @@ class Rounds:
     def settle(self, round: Round, clients: IntArray) -> None:  # noqa: A002
         """Note that clients are not pending in a round any more."""
         for client in clients.tolist():
-            numbers = self._of_client[client]
-            numbers.remove(round.number)
-            if not numbers:
-                del self._of_client[client]
+            others = tuple(n for n in self._of_client.pop(client) if n != round.number)
+            if others:
+                self._of_client[client] = others
             self.n_pending -= 1
 
     def abandon(self, number: int, clients: IntArray, *, keep: int) -> None:

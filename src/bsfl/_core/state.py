@@ -244,8 +244,9 @@ def snapshot(state: State, rows: npt.NDArray[np.int64], n_rows: int) -> Callable
         for name in _field_names(part.__class__) or ():
             value, where, numbers = getattr(part, name), None, None
             if isinstance(value, np.ndarray):
-                where = rows if value.size > COPIED_WHOLE and len(value) == n_rows else ...
-                numbers = value[where].copy()
+                by_row = value.size > COPIED_WHOLE and len(value) == n_rows
+                where = rows if by_row else ...
+                numbers = value[rows] if by_row else value.copy()
             elif _field_names(value.__class__) is not None:
                 parts.append(value)
             saved.append((part, name, value, where, numbers))

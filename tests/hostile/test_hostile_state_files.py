@@ -18,6 +18,7 @@ import pytest
 from every_policy import check_consistent, is_forgettable, registered
 from hostile_files import content_of, finalised, hostile, originals, response, result
 
+from attacks import of_long_form
 from bsfl import BSFL, Scheduler
 from bsfl.errors import InvalidInput, StateFileError
 
@@ -192,7 +193,7 @@ def test_a_few_changed_files_are_rejected_or_work(fast_folder):
 @pytest.mark.attack
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_changed_files_are_rejected_or_work(batch, fast_folder):
-    n = N_FILES // BATCHES
+    n = of_long_form(N_FILES // BATCHES)
     command = [sys.executable, __file__, str(fast_folder), str(n), str(batch + 1)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout)

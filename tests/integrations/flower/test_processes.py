@@ -18,6 +18,7 @@ from bsfl.integrations.flower.checkpoint import Checkpoint
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.process,
     pytest.mark.skipif(
         not sys.platform.startswith("linux"), reason="finds the processes it started through /proc"
     ),

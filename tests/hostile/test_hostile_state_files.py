@@ -18,7 +18,6 @@ import pytest
 from every_policy import check_consistent, is_forgettable, registered
 from hostile_files import content_of, finalised, hostile, originals, response, result
 
-from attacks import of_long_form
 from bsfl import BSFL, Scheduler
 from bsfl.errors import InvalidInput, StateFileError
 
@@ -193,6 +192,8 @@ def test_a_few_changed_files_are_rejected_or_work(fast_folder):
 @pytest.mark.attack
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_changed_files_are_rejected_or_work(batch, fast_folder):
+    from attacks import of_long_form  # as a program this file finds its own folder alone
+
     n = of_long_form(N_FILES // BATCHES)
     command = [sys.executable, __file__, str(fast_folder), str(n), str(batch + 1)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -23,8 +23,6 @@ CHECKS = [
     ["mypy"],
     ["lint-imports"],
 ]
-BUSY = ["nice", "-n", "10"]
-"""Deployments have deadlines, so that they get the processor first."""
 
 
 class Part(threading.Thread):
@@ -73,9 +71,9 @@ def main(arguments):
         logs = Path(folder)
         parts = [
             Part("deployments", deployments, log=logs / "deployments"),
-            Part("checks", *([*BUSY, *one] for one in CHECKS), log=logs / "checks"),
-            Part("lower bounds", [*BUSY, *bounds], log=logs / "bounds"),
-            Part("tests", [*BUSY, *tests], log=logs / "tests"),
+            Part("checks", *CHECKS, log=logs / "checks"),
+            Part("lower bounds", bounds, log=logs / "bounds"),
+            Part("tests", tests, log=logs / "tests"),
         ]
         for part in parts:
             part.start()

@@ -14,7 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTEST = ["pytest", "--durations=20"]
-N_DEPLOYMENTS = 3
+LOWER_BOUNDS = "tests/lower_bounds.py"
+DEPLOYMENTS = "tests/integrations"
+N_DEPLOYMENTS = "3"
 """How many Flower deployments run at a time: each waits for its programs most of the time."""
 MOST_WORKERS = 8
 CHECKS = [
@@ -60,31 +62,42 @@ class Part(threading.Thread):
         print(f"\n{'-' * 20} {self.name} {'-' * 20}\n{text}", flush=True)
 
 
-def main(arguments):
-    """Run the parts, print their logs, and return 1 if any of them failed."""
-    print("running checks, deployments, lower bounds and tests; each is shown when it ends")
-    n_workers = str(min(os.cpu_count() or 1, MOST_WORKERS))
-    tests = [*PYTEST, "-n", n_workers, "-m", "not process", *arguments]
-    deployments = [*PYTEST, "-n", str(N_DEPLOYMENTS), "-m", "process", *arguments]
-    bounds = [sys.executable, "tests/lower_bounds.py"]
-    with tempfile.TemporaryDirectory() as folder:
-        logs = Path(folder)
-        parts = [
-            Part("deployments", deployments, log=logs / "deployments"),
-            Part("checks", *CHECKS, log=logs / "checks"),
-            Part("lower bounds", bounds, log=logs / "bounds"),
-            Part("tests", tests, log=logs / "tests"),
-        ]
-        for part in parts:
-            part.start()
-        for part in sorted(parts, key=lambda part: part.name == "tests"):
-            part.print_log()
+def run_side_by_side(parts):
+    """Run parts, print each log whole, the last part's last, and return 1 if any failed."""
+    for part in parts:
+        part.start()
+    for part in parts:
+        part.print_log()
     print()
     for part in parts:
         outcome = "FAILED" if part.status else "passed"
         print(f"{part.name:12} {outcome} in {part.duration_s:5.0f} s: {part.closing_line}")
-    print(parts[-1].closing_line)
+    print(parts[-1].closing_line, flush=True)
     return max(part.status for part in parts)
+
+
+def main(arguments):
+    """Run everything; return the exit code."""
+    print("each part is shown when it has ended: checks, lower bounds, deployments, tests")
+    n_workers = str(min(os.cpu_count() or 1, MOST_WORKERS))
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder)
+        return run_side_by_side(
+            [
+                Part("checks", *CHECKS, log=logs / "checks"),
+                Part("lower bounds", [sys.executable, LOWER_BOUNDS], log=logs / "bounds"),
+                Part(
+                    "deployments",
+                    [*PYTEST, "-n", N_DEPLOYMENTS, "-m", "process", DEPLOYMENTS, *arguments],
+                    log=logs / "deployments",
+                ),
+                Part(
+                    "tests",
+                    [*PYTEST, "-n", n_workers, "-m", "not process", *arguments],
+                    log=logs / "tests",
+                ),
+            ]
+        )
 
 
 if __name__ == "__main__":

@@ -79,6 +79,13 @@ def test_help_is_whole_at_80_columns(words):
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_an_option_that_a_command_does_not_have_is_named(words):
+    result = bsfl(*words, "--no-such-option")
+    assert result.exit_code == 2
+    assert "--no-such-option" in result.output
+
+
 def test_the_package_can_be_run():
     words = [sys.executable, "-m", "bsfl", "--version"]
     assert subprocess.run(words, **CAPTURED).stdout == bsfl("--version").output

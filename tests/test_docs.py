@@ -2,7 +2,7 @@
 
 The tutorials, whose snippets belong together, are run by docs/test_tutorials.py.
 
-A snippet that plays long opens with "```python slow", and is left out of the quick tests; one that
+A snippet that plays long opens with "```python slow", and is left out of `./run test`; one that
 opens with "```python mlflow" is left out where that package is not installed.
 `python tests/test_docs.py` writes the tables that come from the registry.
 """

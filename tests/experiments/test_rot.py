@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attacks import of_long_form
 from bsfl.errors import InvalidInput
 from bsfl.experiments import open_results, run_scenario
 from bsfl.experiments.summary import summarise
@@ -72,7 +73,7 @@ def test_a_flipped_bit_anywhere_is_seen(folder):
 
 @pytest.mark.attack
 def test_many_flipped_bits_are_seen(folder):
-    attack(folder, 10_000)
+    attack(folder, of_long_form(10_000))
 
 
 def test_the_advice_helps(finished, folder):

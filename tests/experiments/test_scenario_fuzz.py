@@ -14,6 +14,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from attacks import of_long_form
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.experiments import parse_scenario, read_scenario, shipped_scenarios
 
@@ -183,9 +184,9 @@ def test_fuzzed_scenarios(tmp_path):
 @pytest.mark.attack
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_many_fuzzed_scenarios(tmp_path, seed):
-    outcomes = attack(tmp_path, 2_000, seed=seed)
+    outcomes = attack(tmp_path, of_long_form(2_000), seed=seed)
     print(dict(outcomes))
-    assert min(outcomes["read"], outcomes["refused"]) > 50
+    assert min(outcomes["read"], outcomes["refused"]) > of_long_form(50)
 
 
 @pytest.mark.parametrize(

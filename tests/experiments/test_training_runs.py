@@ -300,6 +300,7 @@ def test_compiled_programs_are_kept_where_the_user_says(monkeypatch):
     assert os.environ[XLA_PROGRAMS].endswith("-2")
 
 
+@pytest.mark.slow
 def test_the_fast_engine_is_chosen_in_the_scenario(tmp_path):
     """Two runs have equal bytes, and the manifest names numba."""
     pytest.importorskip("numba")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from attacks import of_long_form
 from bsfl import BSFL, Lognormal, Oort, Pace, Scheduler
 from bsfl._core.rounds import Rounds
 from bsfl.types import Observation
@@ -51,7 +52,7 @@ def test_a_few_clients_that_come_once_are_forgotten(policy, fast_folder):
 
 @pytest.mark.attack
 def test_a_million_clients_that_come_once_are_forgotten(fast_folder):
-    pass_by(Pace(), N_ONCE, 1_000, fast_folder)
+    pass_by(Pace(), of_long_form(N_ONCE), 1_000, fast_folder)
 
 
 def silence(n_invitations, n_each, most, folder):

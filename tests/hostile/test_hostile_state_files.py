@@ -192,7 +192,9 @@ def test_a_few_changed_files_are_rejected_or_work(fast_folder):
 @pytest.mark.attack
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_changed_files_are_rejected_or_work(batch, fast_folder):
-    n = N_FILES // BATCHES
+    from attacks import of_long_form  # as a program this file finds its own folder alone
+
+    n = of_long_form(N_FILES // BATCHES)
     command = [sys.executable, __file__, str(fast_folder), str(n), str(batch + 1)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from killed_writers import forked, fresh, play, temporaries
 
+from attacks import of_long_form
 from bsfl import Scheduler
 from bsfl.errors import FileInUse
 
@@ -38,17 +39,17 @@ def test_a_few_killed_writers_leave_whole_files(what, fast_folder):
 
 @pytest.mark.attack
 def test_killed_writers_leave_whole_files(fast_folder):
-    run("kill", fast_folder, KILLS, seed=2)
+    run("kill", fast_folder, of_long_form(KILLS), seed=2)
 
 
 @pytest.mark.attack
 def test_writers_killed_in_the_background_leave_whole_files(fast_folder):
-    run("background", fast_folder, BACKGROUND_KILLS, seed=3)
+    run("background", fast_folder, of_long_form(BACKGROUND_KILLS), seed=3)
 
 
 @pytest.mark.attack
 def test_two_writers_are_told_of_each_other(fast_folder):
-    run("compete", fast_folder, SAVES_OF_TWO)
+    run("compete", fast_folder, of_long_form(SAVES_OF_TWO))
 
 
 @pytest.fixture

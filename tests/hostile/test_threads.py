@@ -14,6 +14,7 @@ import pytest
 from every_policy import saved_state
 from killed_writers import forked
 
+from attacks import of_long_form
 from bsfl import Observation, Pace, Scheduler
 from bsfl.errors import BsflError, FileInUse
 
@@ -114,7 +115,7 @@ def test_a_few_rounds_of_four_threads(fast_folder):
 
 @pytest.mark.attack
 def test_thousands_of_rounds_of_four_threads(fast_folder):
-    crowd(fast_folder, ROUNDS)
+    crowd(fast_folder, of_long_form(ROUNDS))
 
 
 def started():

@@ -21,6 +21,7 @@ from fake_data import (
     write_idx,
 )
 
+from attacks import of_long_form
 from bsfl.errors import NoSource, UnreadableData
 from bsfl.learning.datasets import bounded, cifar
 from bsfl.learning.datasets.catalogue import CIFAR10, FASHION_MNIST
@@ -328,9 +329,9 @@ def test_damaged_files_are_refused(tmp_path):
 
 @pytest.mark.attack
 def test_many_damaged_files_are_refused(tmp_path):
-    outcomes = attack(tmp_path, 20_000)
+    outcomes = attack(tmp_path, of_long_form(20_000))
     print(json.dumps(outcomes))
-    assert outcomes["refused"] > 15_000, outcomes
+    assert outcomes["refused"] > of_long_form(15_000), outcomes
 
 
 def test_the_limits_leave_room_for_the_real_files():

@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from attacks import of_long_form
 from bsfl import (
     BSFL,
     Discounted,
@@ -148,10 +149,12 @@ def test_the_text_claims_what_forcing_the_client_changes(policy, monkeypatch):
 
 
 @pytest.mark.attack
-def test_the_text_claims_what_forcing_the_client_changes_in_a_thousand_states(monkeypatch):
+def test_the_text_claims_what_forcing_the_client_changes_in_many_states(monkeypatch):
     problems, rng = solved(monkeypatch), np.random.default_rng(8)
-    n = sum(check_life(rng, POLICIES[i % len(POLICIES)], problems) for i in range(1000))
-    assert n > 3000
+    n = sum(
+        check_life(rng, POLICIES[i % len(POLICIES)], problems) for i in range(of_long_form(1000))
+    )
+    assert n > of_long_form(3000)
 
 
 def trained():

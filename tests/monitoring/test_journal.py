@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from attacks import of_long_form
 from bsfl.errors import FileInUse, InvalidInput
 from bsfl.monitoring import journal as journal_module
 from bsfl.monitoring.journal import (
@@ -291,8 +292,8 @@ def test_kills_lose_nothing_that_was_written(path):
 
 
 @pytest.mark.attack
-def test_300_kills_lose_nothing_that_was_written(path):
-    survive(path, kills=300)
+def test_many_kills_lose_nothing_that_was_written(path):
+    survive(path, kills=of_long_form(300))
 
 
 # --- full files

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attacks import of_long_form
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import client_rows, intervals, read_availability, read_intervals
 from bsfl.simulation.response_log import Columns, read_csv
@@ -180,9 +181,9 @@ def test_damaged_recordings(tmp_path):
 
 @pytest.mark.attack
 def test_many_damaged_recordings(tmp_path):
-    read, refused = attack(tmp_path, 20_000)
+    read, refused = attack(tmp_path, of_long_form(20_000))
     print({"read": read, "refused": refused})
-    assert min(read, refused) > 100
+    assert min(read, refused) > of_long_form(100)
 
 
 def test_a_long_name_is_cut_in_messages(tmp_path):

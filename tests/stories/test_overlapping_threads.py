@@ -100,11 +100,11 @@ def test_every_round_is_opened_closed_and_announced_once(policy, tmp_path):
 
 def test_events_are_written_in_their_order_when_a_thread_is_held_up():
     class Slow(MemoryJournal):
-        def write(self, entries):
+        def put(self, entries):
             if not begun.is_set():
                 begun.set()
                 time.sleep(0.2)
-            super().write(entries)
+            super().put(entries)
 
     begun, journal = threading.Event(), Slow()
     scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=journal)

@@ -25,13 +25,14 @@ SMOKE = [
     "tests/test_cli.py",
     "tests/cli",
     "tests/policies/test_contract.py",
+    "tests/experiments/test_scenario.py",
     "tests/simulation/test_simulate.py",
     "tests/report",
     "tests/monitoring/test_prometheus.py",
     "tests/integrations/flower/test_selected.py",
     "tests/learning/test_fedavg.py",
 ]
-"""Scheduler, policies, simulation, commands with their mistakes, reports, Flower and JAX."""
+"""Scheduler, policies, scenarios, simulation, commands with their mistakes, reports, Flower and JAX."""
 
 
 def lower_bound(requirement):

@@ -246,13 +246,13 @@ def test_invitations_are_not_kept_for_ever():
             one.status = 1  # closed
     assert rounds.n_pending == Rounds.MAX_PENDING
     assert [one.number for one in rounds] == list(range(201, 301)), "older rounds are not kept"
-    assert rounds.pending_rounds(5) == list(range(201, 301))
+    assert rounds.pending_rounds(5) == tuple(range(201, 301))
     twin = Rounds.from_arrays(rounds.to_arrays(), n_clients=size, last_round=300)
     for name, array in twin.to_arrays().items():
         assert np.array_equal(array, rounds.to_arrays()[name], equal_nan=True), name
     for number in range(201, 301):
         rounds.settle(rounds.get(number), np.array([5]))
-    assert rounds.pending_rounds(5) == []
+    assert rounds.pending_rounds(5) == ()
     assert not np.any(rounds.get(250).outcome == ABANDONED)
 
 

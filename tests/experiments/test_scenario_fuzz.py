@@ -184,9 +184,10 @@ def test_fuzzed_scenarios(tmp_path):
 @pytest.mark.attack
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_many_fuzzed_scenarios(tmp_path, seed):
-    outcomes = attack(tmp_path, of_long_form(2_000), seed=seed)
+    n_cases = of_long_form(2_000)
+    outcomes = attack(tmp_path, n_cases, seed=seed)
     print(dict(outcomes))
-    assert min(outcomes["read"], outcomes["refused"]) > of_long_form(50)
+    assert min(outcomes["read"], outcomes["refused"]) >= n_cases // 100
 
 
 @pytest.mark.parametrize(

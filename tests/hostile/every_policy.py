@@ -105,7 +105,8 @@ def check_consistent(scheduler):
     for one in engine.rounds:
         for client in one.pending.tolist():
             pending.setdefault(client, []).append(one.number)
-    assert {k: engine.rounds.pending_rounds(k) for k in engine.rounds.in_flight} == pending
+    found = {k: list(engine.rounds.pending_rounds(k)) for k in engine.rounds.in_flight}
+    assert found == pending
     assert engine.rounds.n_pending == sum(map(len, pending.values()))
     assert engine.pool.n_members == np.count_nonzero(engine.pool.member[: engine.pool.n])
     n = engine.pool.n

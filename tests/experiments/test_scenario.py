@@ -76,6 +76,10 @@ def test_what_a_scenario_says_is_built():
             r"\[clients.latency\]: unknown population",
         ),
         (
+            {"clients__latency": {"popualtion": "lognormal"}},
+            r"\[clients.latency\]: unknown key 'popualtion'; did you mean 'population'",
+        ),
+        (
             {"clients__latency__sigmo": 1},
             r"\[clients.latency\]: unknown key 'sigmo'; did you mean 'sigma'",
         ),

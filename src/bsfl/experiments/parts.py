@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -17,6 +18,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bsfl import validation
@@ -44,6 +46,8 @@ class Part(BaseModel):
             raise InvalidInput(f"expected a table, got {validation.short(table)}")
         if cls.model_config["extra"] == "forbid":
             known_keys(table, cls.model_fields)
+        else:
+            _check_spelling(table, cls.model_fields)
         return table
 
     def changed(self, **changes: Any) -> Self:
@@ -250,6 +254,14 @@ def known_keys(table: Mapping[Any, Any], known: Iterable[str]) -> None:
     for key in table:
         if key not in keys:
             raise InvalidInput(f"unknown key {key!r}{nearest(str(key), keys)}")
+
+
+def _check_spelling(table: Mapping[Any, Any], fields: Mapping[str, FieldInfo]) -> None:
+    """Check that no required key of a table that takes further keys is there misspelt."""
+    for name, one in fields.items():
+        is_missing = one.is_required() and name not in table
+        if is_missing and (near := get_close_matches(name, map(str, table), n=1)):
+            raise InvalidInput(f"unknown key {near[0]!r}; did you mean {name!r}?")
 
 
 def check_files(value: Any) -> None:

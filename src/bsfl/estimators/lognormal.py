@@ -20,7 +20,6 @@ from bsfl._core.state import number
 from bsfl.errors import InvalidInput
 from bsfl.estimators.moments import RunningMoments
 from bsfl.types import LATENCY_RANGE, MAX_FEATURE, NO_NUMBERS, FloatArray, IntArray, State
-from bsfl.validation import LARGEST
 
 RIDGE = 1.0
 """Weight of the prior theta = 0, in clients; the constant has no prior."""
@@ -67,10 +66,10 @@ class Population:
     scale: FloatArray = _empty(0, low=MIN_SCALE, high=2.0 * MAX_FEATURE)
     gram: FloatArray = _empty(0, 0, low=-MAX_GRAM, high=MAX_GRAM)
     moment: FloatArray = _empty(0, low=-MAX_GRAM, high=MAX_GRAM)
-    errors: float = number(0.0, low=0.0, high=MAX_VARIANCE * LARGEST)
-    n_errors: float = number(0.0, low=0.0, high=LARGEST)
-    spread: float = number(0.0, low=0.0, high=MAX_VARIANCE * LARGEST)
-    freedom: float = number(0.0, low=0.0, high=LARGEST)
+    errors: float = number(0.0, low=0.0)  # sums grow; at the largest number a file holds they stay
+    n_errors: float = number(0.0, low=0.0)
+    spread: float = number(0.0, low=0.0)
+    freedom: float = number(0.0, low=0.0)
 
     def check(self) -> None:
         """Check that all numbers fit together, and that latencies can be predicted from them."""

@@ -143,8 +143,8 @@ class WindowState(CumulativeState):
     """
 
     block: IntArray = per_client(0, high=ROUNDS)
-    recent: FloatArray = per_client(0.0, low=0.0, high=validation.LARGEST)
-    older_count: FloatArray = per_client(0.0, low=0.0, high=validation.LARGEST)
+    recent: FloatArray = per_client(0.0, low=0.0)
+    older_count: FloatArray = per_client(0.0, low=0.0)
     older_mean: FloatArray = per_client(0.0, low=-LARGEST_VALUE, high=LARGEST_VALUE)
     older_spread: FloatArray = per_client(0.0, low=0.0, high=LARGEST_SPREAD)
 

@@ -278,3 +278,13 @@ def test_the_oldest_invitations_are_abandoned_and_an_error_takes_that_back(monke
         assert engine.rounds.in_flight == pending
         for name, array in engine.rounds.to_arrays().items():
             assert np.array_equal(array, before[name], equal_nan=True), name
+
+
+def test_an_online_client_in_flight_is_not_forgotten():
+    scheduler = Scheduler(cohort_size=1, forget_after=10, lifetime_s=1e9, max_open_rounds=99)
+    scheduler.join(range(40))
+    first = scheduler.select(now_s=0.0)[0]
+    for _ in range(30):
+        scheduler.select(now_s=1.0)
+    assert first in scheduler.clients
+    assert first in scheduler.in_flight

@@ -1,4 +1,4 @@
-"""Runs on a Dask cluster: equal records, written by one process, though workers are killed."""
+"""Runs on a Dask or Ray cluster: equal records, written by one process, though workers are killed."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ import bsfl
 from bsfl.cli.app import app
 from bsfl.errors import InvalidInput, WorkerDied
 from bsfl.experiments import open_results, run_scenario
-from bsfl.extras import on_cluster
+from bsfl.experiments.parallel import on_cluster
 from small_scenario import SMALL, parse
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs the extra cluster")
@@ -129,6 +129,37 @@ def test_a_run_that_kills_its_workers_is_named_and_the_others_are_kept(cluster, 
     assert len(kept) == 2
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert results.missing() == []
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else a token is written into the home folder
+    ray = pytest.importorskip(
+        "ray", reason="it is not among the extras, as it listens on all addresses"
+    )
+    from ray.util.joblib import register_ray
+
+    register_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+    yield ray
+    ray.shutdown()
+
+
+def test_a_ray_cluster_names_lost_and_failing_runs_and_keeps_the_others(ray, tmp_path):
+    (tmp_path / "mine.py").write_text(DIES)
+    scenario = parse(policies__x={"policy": f"{tmp_path}/mine.py:Dies"}, seeds=1)
+    with joblib.parallel_config(backend="ray"):
+        with pytest.raises(WorkerDied, match=r"2 of 3 runs are in .*, without x, seed 0"):
+            run_scenario(scenario, tmp_path / "out")
+        (tmp_path / "mine.py").write_text(
+            DIES.replace("os.kill(os.getpid(), signal.SIGKILL)", "1 / 0")
+        )
+        with pytest.raises(ZeroDivisionError):
+            run_scenario(scenario, tmp_path / "other")
+    here = run_scenario(parse(seeds=1), tmp_path / "here", jobs=1)
+    there = open_results(tmp_path / "out")
+    for run in here.runs():
+        assert here.run(*run).records.tobytes() == there.run(*run).records.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ from bsfl.cli.terminal import (
     scenario_names,
 )
 from bsfl.errors import InvalidInput
-from bsfl.extras import on_cluster, require
+from bsfl.experiments.parallel import on_cluster
+from bsfl.extras import require
 from bsfl.policies import POLICIES, make_policy
 from bsfl.policy import LOSS, SAMPLES
 

@@ -19,7 +19,8 @@ from bsfl.cli.terminal import (
     scenario_names,
 )
 from bsfl.errors import InvalidInput
-from bsfl.extras import on_cluster, require
+from bsfl.experiments.parallel import on_cluster
+from bsfl.extras import require
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
 
 

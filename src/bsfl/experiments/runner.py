@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bsfl.errors import InvalidInput, WorkerDied
+from bsfl.experiments.parallel import unordered_results
 from bsfl.experiments.parts import at
 from bsfl.experiments.progress import Meter, shown
 from bsfl.experiments.results import Results, Run, as_records, versions_now
 from bsfl.experiments.scenario import Scenario
-from bsfl.extras import as_they_come, optional_module
+from bsfl.extras import optional_module
 from bsfl.learning.task import Evaluation, Params, Task, Update
 from bsfl.policy import Policy, PolicyWrapper, Selection
 from bsfl.simulation.clients import SimulatedClients
@@ -86,7 +87,7 @@ def complete(
     try:
         with (
             shown(meter) if progress else nullcontext(),
-            closing(as_they_come(run_one, calls, jobs=jobs)) as finished,
+            closing(unordered_results(run_one, calls, jobs=jobs)) as finished,
         ):
             for i, run in finished:
                 results.write(*missing[i], run)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bsfl.experiments.parallel import in_parallel
 from bsfl.experiments.statistics import interval
 from bsfl.experiments.tables import Cell, Column, Table
-from bsfl.extras import in_parallel
 from bsfl.random import stream
 from bsfl.report import Report
 from bsfl.report.plots import Bars, Line, Panel, Plot, Points, Rule, curve

@@ -19,13 +19,13 @@ from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import gini
 from bsfl.experiments.learning_spec import LINEAR
 from bsfl.experiments.metrics import at_the_end, find_target, time_to
+from bsfl.experiments.parallel import in_parallel
 from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.results import Results, read_checked, write_checked
 from bsfl.experiments.runner import play
 from bsfl.experiments.scenario import MAX_ROUNDS, NamedPolicy, Scenario
 from bsfl.experiments.summary import Summary, summarise
 from bsfl.experiments.tables import summary_table
-from bsfl.extras import in_parallel
 from bsfl.policies import POLICIES
 from bsfl.report import Report
 from bsfl.report.plots import Line, Mark, Panel, Plot, Points

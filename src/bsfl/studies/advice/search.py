@@ -25,7 +25,7 @@ import numpy as np
 import bsfl
 from bsfl._core.registry import REQUIRED
 from bsfl.errors import InvalidInput
-from bsfl.extras import as_they_come
+from bsfl.experiments.parallel import unordered_results
 from bsfl.policies import POLICIES, make_policy
 from bsfl.studies.advice.trials import Numbers, ResampledFleets, Setting, Trial, run_setting
 from bsfl.studies.study import Steps
@@ -89,7 +89,7 @@ class Search:
                 (self.fleets, *call, more, os.getpid())
                 for call, more in zip(missing, options, strict=True)
             ]
-            for i, numbers in as_they_come(run_one, work, jobs=self.jobs):
+            for i, numbers in unordered_results(run_one, work, jobs=self.jobs):
                 key = self._key(*missing[i])
                 self.known[key] = numbers
                 write({"key": key, "numbers": numbers})

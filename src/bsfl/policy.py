@@ -51,6 +51,23 @@ Unit = Literal["s", "index", "value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """The policy of an experiment that selected a cohort, for the journal.
+
+    Attributes:
+        policy: Its name.
+        which: Its place among the policies of the experiment, from 0.
+        block: The number of the block of rounds, from 0.
+        counts: Whether the round is compared.
+    """
+
+    policy: str
+    which: int
+    block: int
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """A cohort S and the objective that it maximises, E(S) = min_S u + (alpha / m) sum_S g.
 
@@ -64,6 +81,7 @@ class Selection:
         u, g, alpha: The problem that was solved for the candidates.
         unit: What E counts.
         is_exact: Whether the solver always finds the largest E.
+        arm: The policy that selected, where several alternate.
     """
 
     clients: IntArray
@@ -74,6 +92,7 @@ class Selection:
     alpha: float = 0.0
     unit: Unit = "value"
     is_exact: bool = True
+    arm: Arm | None = None
 
 
 class Policy(ABC):

@@ -32,6 +32,7 @@ from bsfl._core.events import (
 from bsfl._core.rounds import Round
 from bsfl.errors import InvalidInput
 from bsfl.monitoring import table
+from bsfl.monitoring.effect import Effect, scheduler_effect
 from bsfl.monitoring.explain import Explanation, explain
 from bsfl.monitoring.publisher import Batch, JournalLike, OnRound, Publisher
 from bsfl.monitoring.stream import events_after, replaying, settings_entry, settings_of
@@ -629,6 +630,11 @@ class Scheduler:
         """Return what the policy has learned by name, such as the weight of BSFL."""
         with self._lock:
             return self._engine.diagnostics()
+
+    def effect(self) -> Effect:
+        """Return what the first policy of `Alternating` changes against the second; print it."""
+        with self._lock:
+            return scheduler_effect(self._engine)
 
     def write_journal(self, journal: JournalLike) -> None:
         """Write events to this journal from now on; see Scheduler."""

@@ -48,6 +48,7 @@ class Registry(Mapping[str, T]):
         group: Entry points of other packages that belong here; None: there are none.
         given: What such a thing is called with; the parameters after these are its settings.
         instead: What else may stand where such a thing can, for messages; "": nothing.
+        unlisted: Names that can be used but are not among the alternatives that are listed.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Registry(Mapping[str, T]):
         group: str | None = None,
         given: Sequence[str] = (),
         instead: str = "",
+        unlisted: Sequence[str] = (),
     ) -> None:
         self.what, self.known, self.group, self.given = what, dict(known), group, tuple(given)
-        self.instead = instead
+        self.instead, self.unlisted = instead, unlisted
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -79,10 +81,10 @@ class Registry(Mapping[str, T]):
         return name in self.known or name in self._installed or is_reference(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self.known, *self._installed])
+        return (name for name in (*self.known, *self._installed) if name not in self.unlisted)
 
     def __len__(self) -> int:
-        return len(self.known) + len(self._installed)
+        return len(list(iter(self)))
 
     @cached_property
     def _installed(self) -> dict[str, EntryPoint]:

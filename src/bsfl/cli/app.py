@@ -222,6 +222,7 @@ app.add_typer(scenarios, name="scenarios")
 app.command()(new)
 app.command()(monitor.inspect)
 app.command()(monitor.watch)
+app.command()(monitor.effect)
 for command in (studies.advise, studies.reproduce, studies.leaderboard, studies.ablation):
     app.command()(command)
 app.command(hidden=True)(studies.tune)

@@ -1,4 +1,4 @@
-"""The commands for operators: inspect a saved scheduler, watch a journal."""
+"""The commands for operators: inspect a saved scheduler, watch a journal, show an effect."""
 
 import dataclasses
 import json
@@ -65,6 +65,24 @@ def inspect(
             return
         say(scheduler.summary())
         _show(table, sort, rows)
+
+
+def effect(
+    journal: Annotated[Path, typer.Argument(help="A journal written by Scheduler(journal=...).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
+) -> None:
+    """Show what a policy changes against another one that alternated with it.
+
+    The rounds must have been selected by bsfl.Alternating, which changes the policy in random
+    blocks of rounds.
+
+    Example: bsfl effect rounds.jsonl
+    """
+    with clear_errors():
+        from bsfl.monitoring.effect import journal_effect
+
+        found = journal_effect(journal)
+        say(json.dumps(found.as_json()) if as_json else str(found))
 
 
 def watch(

@@ -62,7 +62,7 @@ def entry_of(event: Event, names: list[Any]) -> Entry:
     match event:
         case RoundOpened():
             entry["n_available"] = 0 if event.context is None else len(event.context.available)
-            entry |= _why(event.selection, names)
+            entry |= _why(event.selection, names) | _arm(event.selection)
         case ResponsesReported():
             entry |= _encoded(event.report, names)
         case Join():
@@ -163,6 +163,11 @@ def _why(selection: Selection | None, names: list[Any]) -> Entry:
         "worth": _rounded(selection.alpha / len(at) * g),
     }
     return {"why": why}
+
+
+def _arm(selection: Selection | None) -> Entry:
+    """Return the policy that selected, where several alternate."""
+    return {} if selection is None or selection.arm is None else {"arm": asdict(selection.arm)}
 
 
 def _rounded(values: FloatArray) -> list[float | None]:

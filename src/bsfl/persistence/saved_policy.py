@@ -55,7 +55,8 @@ def policy_of(
             f"{path} was saved with a custom policy or custom functions ({shown}); "
             "call Scheduler.load(path, policy=...) with the same; nothing was loaded"
         )
-    if not isinstance(name, str) or name not in list(POLICIES):  # a named file is not executed
+    is_known = isinstance(name, str) and name in POLICIES and not is_reference(name)
+    if not is_known:  # a named file is not executed
         shown = validation.short(name)
         raise StateFileError(f"{path} holds an unknown policy {shown}; nothing was loaded")
     _refuse_references(settings, path)

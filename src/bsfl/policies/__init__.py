@@ -3,6 +3,7 @@
 from bsfl._core.registry import Registry
 from bsfl.policies.afl import AFL
 from bsfl.policies.age import AgeBased
+from bsfl.policies.alternating import ARMS, Alternating
 from bsfl.policies.bsfl import BSFL
 from bsfl.policies.cs_ucb import CsUcb
 from bsfl.policies.cs_ucb_q import CsUcbQ
@@ -44,9 +45,12 @@ POLICIES: Registry[type[Policy]] = Registry(
         "refl": Refl,
         "luo": Luo,
         "pisces": Pisces,
+        "alternating": Alternating,
     },
     group="bsfl.policies",
+    unlisted=("alternating",),
 )
+ARMS.known.update(POLICIES)
 
 
 def make_policy(name: str, /, **settings: object) -> Policy:
@@ -64,6 +68,7 @@ __all__ = [
     "BSFL",
     "POLICIES",
     "AgeBased",
+    "Alternating",
     "CsUcb",
     "CsUcbQ",
     "F3ast",

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsfl.estimators.fairness import capped_shares, gini, participation
-from bsfl.experiments.results import Records, Results, took_part
+from bsfl.experiments.results import Records, Results
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.simulation.regret import growth_exponent
@@ -159,7 +159,7 @@ def baseline(scenario: Scenario) -> str | None:
 def selections(results: Results, label: str) -> FloatArray:
     """Return how often each client took part, [seed, client]."""
     n_clients = results.scenario.clients.n_clients
-    counts = [participation(took_part(r), n_clients) for r in results.records(label)]
+    counts = [participation(r["kept"], n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
 

@@ -16,12 +16,10 @@ from bsfl.experiments.parts import Given, Named, Part, at, by_key, kind_by_defau
 from bsfl.random import stream
 from bsfl.simulation.availability import AVAILABILITIES, read_state
 from bsfl.simulation.client_rows import file_path, read_numbers
-from bsfl.simulation.clients import SimulatedClients
-from bsfl.simulation.false_reports import MaliciousClients
+from bsfl.simulation.clients import MaliciousClients, SimulatedClients
 from bsfl.simulation.intervals import COLUMNS, MAX_S
 from bsfl.simulation.latency import MAX_SIGMA, Flaky, Latencies, Scaled, Swapped
-from bsfl.simulation.populations import POPULATIONS, phone_features
-from bsfl.simulation.traces import read_trace
+from bsfl.simulation.populations import POPULATIONS, phone_features, read_trace
 from bsfl.types import FloatArray, IntArray, Rng
 
 MAX_CLIENTS = 10_000_000

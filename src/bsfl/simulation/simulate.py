@@ -22,8 +22,7 @@ from bsfl._core.events import (
 )
 from bsfl.policy import Policy, check_policy
 from bsfl.rounds import Buffer, BufferPlan
-from bsfl.simulation.clients import SimulatedClients
-from bsfl.simulation.false_reports import FalseReports
+from bsfl.simulation.clients import FalseReports, SimulatedClients
 from bsfl.simulation.in_flight import InFlight, Responses
 from bsfl.simulation.regret import Objective, RegretMeter
 from bsfl.simulation.training import Training

@@ -6,6 +6,7 @@ target_responses. In buffered rounds another client replaces each one that ends.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,10 @@ def _buffered_rounds(
                 n_timeouts += 1
         if not buffer.is_full and clock_s < time_s:
             continue
-        came = [responses.after(staleness) for responses, staleness in buffer.take()]
+        came = [
+            replace(responses, report=replace(responses.report, staleness=staleness))
+            for responses, staleness in buffer.take()
+        ]
         if training and came:
             training.apply(came, server.mean_weights)
         yield RoundRecord(

@@ -148,8 +148,13 @@ class Learning(Trained):
         return is_named and isinstance(CATALOGUE.find(self.dataset), Entry)
 
     def _data(self, seed: int = 0) -> Dataset | OwnData:
-        """Return the data; the seed is that of synthetic data."""
-        return linear_data(seed) if self.dataset == LINEAR else _data(self.dataset)
+        """Return the data, read again when its file has changed; the seed is of synthetic data."""
+        if self.dataset == LINEAR:
+            return linear_data(seed)
+        path = Path(self.dataset)
+        is_there = is_own(self.dataset) and os.path.exists(path)
+        files = [path, *path.glob("*.csv")] if is_there else []
+        return _read(self.dataset, tuple(file.stat().st_mtime_ns for file in files))
 
     def _clients(self) -> IntArray | None:
         """Return the client of each sample, where the data names them."""
@@ -304,13 +309,6 @@ def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any,
     for client in np.flatnonzero(is_noisy).tolist():
         x[split.of(client)] = client_images(split, data.x_train, client, seed=seed)
     return x, y
-
-
-def _data(name: str) -> Dataset | OwnData:
-    """Return a data set, which is read again when its file has changed."""
-    path = Path(name)
-    files = [path, *path.glob("*.csv")] if is_own(name) and os.path.exists(path) else []
-    return _read(name, tuple(file.stat().st_mtime_ns for file in files))
 
 
 @lru_cache(maxsize=2)

@@ -63,6 +63,7 @@ class Runs:
             learning=None,
         )
         vars(self.scenario).update(scenario)
+        self.scenario.is_timed = np.isfinite(self.scenario.time_s)
 
     def records(self, label):
         return self.runs[label]

@@ -120,7 +120,7 @@ def test_what_a_scenario_says_is_built():
         ),
         (
             {"clients__drift": {"at": 3, "share": 0.1}},
-            "share must move at least 2 of the 12 clients, got 0.1",
+            "share must be at least 2 of the 12 clients, got 0.1",
         ),
         (
             {"clients__drift": {"at": 3, "share": 0.5, "kind": "scale"}},
@@ -193,7 +193,7 @@ def test_what_a_scenario_says_is_built():
         ),
         (
             {"clients__failures": {"probability": 0.5, "share": 0.01}},
-            "share must make at least 1 of the 12 clients flaky, got 0.01",
+            "share must be at least 1 of the 12 clients, got 0.01",
         ),
         (
             {"clients__data": {"quality": [0, 1]}},

@@ -8,7 +8,7 @@ from bsfl.errors import InvalidInput
 from bsfl.estimators import response_value
 from bsfl.policies import UniformRandom
 from bsfl.simulation import SimulatedClients, lognormal, simulate
-from bsfl.simulation.false_reports import FalseReports, MaliciousClients
+from bsfl.simulation.clients import FalseReports, MaliciousClients
 from bsfl.types import Observation, RoundReport
 from small_scenario import parse
 

@@ -10,8 +10,8 @@ import pytest
 from attacks import of_long_form
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import client_rows, intervals, read_availability, read_intervals
+from bsfl.simulation.populations import read_trace
 from bsfl.simulation.response_log import Columns, read_csv
-from bsfl.simulation.traces import read_trace
 
 HEAD = b"client,latency_s\n"
 LATENCY = r"latency_s must be a number from 1e-09 to 1e\+12"

@@ -1,8 +1,10 @@
 """When rounds end on the virtual clock, and what is reported then."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from bsfl.simulation.in_flight import report_of, round_duration
+from bsfl.simulation.in_flight import InFlight
 from bsfl.types import TIMEOUT, RoundPlan
 
 
@@ -11,9 +13,10 @@ def run(*cohort, latencies, **settings):
     settings = {"target_responses": max(len(cohort), 1), "deadline_s": 60.0} | settings
     plan, clients = RoundPlan(**settings), np.array(cohort, dtype=int)
     latency_s = np.array(latencies)[clients]
-    duration_s = round_duration(latency_s, plan)
-    report, pending = report_of(clients, latency_s, duration_s, plan)
-    return duration_s, report, clients[pending].tolist()
+    opened, in_flight = SimpleNamespace(round=1, cohort=clients, now_s=0.0), InFlight()
+    in_flight.add(opened, latency_s, 0, None)
+    duration_s, [responses] = in_flight.end_round(opened, plan)
+    return duration_s, responses.report, in_flight.rows["client"].tolist()
 
 
 def n_timeouts(report):

@@ -3,7 +3,7 @@
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.simulation.traces import read_trace
+from bsfl.simulation.populations import read_trace
 from bsfl.types import LATENCY_RANGE
 
 

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,15 +14,13 @@ from bsfl._core.registry import check_kind
 from bsfl.errors import InvalidInput
 from bsfl.experiments.parts import Given, Named, Part, at, by_key, kind_by_default, rule
 from bsfl.random import stream
-from bsfl.simulation.availability import AVAILABILITIES, read_availability
-from bsfl.simulation.client_rows import read_numbers
-from bsfl.simulation.clients import SimulatedClients
-from bsfl.simulation.false_reports import MaliciousClients
+from bsfl.simulation.availability import AVAILABILITIES, read_state
+from bsfl.simulation.client_rows import file_path, read_numbers
+from bsfl.simulation.clients import MaliciousClients, SimulatedClients
 from bsfl.simulation.intervals import COLUMNS, MAX_S
 from bsfl.simulation.latency import MAX_SIGMA, Flaky, Latencies, Scaled, Swapped
-from bsfl.simulation.populations import POPULATIONS, phone_features
-from bsfl.simulation.traces import read_trace
-from bsfl.types import FloatArray, Rng
+from bsfl.simulation.populations import POPULATIONS, phone_features, read_trace
+from bsfl.types import FloatArray, IntArray, Rng
 
 MAX_CLIENTS = 10_000_000
 """Clients of a simulation; so many take some GB of memory."""
@@ -61,7 +58,7 @@ class Swap(Part):
     share: Share
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
-        movers = _movers(base.n_clients, self.share, rng)
+        movers = _some(base.n_clients, self.share, rng, at_least=2)
         source = np.arange(base.n_clients)
         source[movers] = np.roll(movers, 1)  # they are in random order: a random cycle
         return Swapped(base, source, self.at)
@@ -78,16 +75,18 @@ class Scale(Part):
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
         factor = np.ones(base.n_clients)
-        factor[_movers(base.n_clients, self.share, rng)] = self.factor
+        factor[_some(base.n_clients, self.share, rng, at_least=2)] = self.factor
         return Scaled(base, factor, self.at, self.ramp)
 
 
-def _movers(n_clients: int, share: float, rng: Rng) -> Any:
+def _some(n_clients: int, share: float, rng: Rng, *, at_least: int = 0) -> IntArray:
     """Return a random share of the clients, in random order."""
-    movers = rng.choice(n_clients, round(share * n_clients), replace=False)
-    if len(movers) < 2:
-        raise InvalidInput(f"share must move at least 2 of the {n_clients} clients, got {share}")
-    return movers
+    some = rng.choice(n_clients, round(share * n_clients), replace=False)
+    if len(some) < at_least:
+        raise InvalidInput(
+            f"share must be at least {at_least} of the {n_clients} clients, got {share}"
+        )
+    return some
 
 
 class Failures(Part):
@@ -108,15 +107,9 @@ class Failures(Part):
 
     def apply(self, base: Latencies, rng: Rng) -> Latencies:
         if self.share is None:
-            return Flaky(base, self.probability) if self.probability else base
-        n_clients = base.n_clients
-        flaky = rng.choice(n_clients, round(self.share * n_clients), replace=False)
-        if len(flaky) == 0:
-            raise InvalidInput(
-                f"share must make at least 1 of the {n_clients} clients flaky, got {self.share}"
-            )
-        probability = np.full(n_clients, self.base)
-        probability[flaky] = self.probability
+            return Flaky(base, self.probability)
+        probability = np.full(base.n_clients, self.base)
+        probability[_some(base.n_clients, self.share, rng, at_least=1)] = self.probability
         return Flaky(base, probability)
 
 
@@ -135,7 +128,7 @@ class FalseReports(Part):
 
     def build(self, n_clients: int, rng: Rng) -> MaliciousClients:
         is_malicious = np.zeros(n_clients, dtype=bool)
-        is_malicious[rng.choice(n_clients, round(self.share * n_clients), replace=False)] = True
+        is_malicious[_some(n_clients, self.share, rng)] = True
         return MaliciousClients(is_malicious=is_malicious, time=self.time, loss=self.loss)
 
 
@@ -213,15 +206,15 @@ class Clients(Part):
         """Return how many clients the trace has, else the availability; None: no file says it."""
         if self.latency.population == "trace":
             with at("[clients.latency]"):
-                return len(read_trace(_file(self.latency))[1])
+                return len(read_trace(file_path(self.latency.settings.get("path")))[1])
+        kind = self.availability.kind
         with at("[clients.availability]"):
-            if self.availability.kind == "intervals":
-                _, rows = read_numbers(_file(self.availability), (COLUMNS,), limits=(0.0, MAX_S))
+            path = self.availability.settings.get("path")
+            if kind == "intervals":
+                _, rows = read_numbers(file_path(path), (COLUMNS,), limits=(0.0, MAX_S))
                 return len({client for _, client, _ in rows})
-            if self.availability.kind == "recorded":
-                file = _file(self.availability)
-                recorded = read_availability(1, stream(0, "devices"), path=file)
-                return len(recorded.state[0])
+            if kind == "recorded":
+                return len(read_state(file_path(path))[0])
         return None
 
     def build(
@@ -281,13 +274,6 @@ class Clients(Part):
         names = table.registry.settings(table.name)
         more = {key: value for key, value in known.items() if key in names and value is not None}
         return table.registry.call(table.name, self.n_clients, rng, **more | table.settings)
-
-
-def _file(table: Named) -> Path:
-    path = table.settings.get("path")
-    if not isinstance(path, str) or not path:
-        raise InvalidInput(f"path must be the name of a file, got {path!r}")
-    return Path(path)
 
 
 class GivenClients(Given):

@@ -75,11 +75,10 @@ def compare(
         progress: Whether to show progress.
     """
     optional_module("joblib")  # fail before any run starts
-    changes: dict[str, Any] = {"policies": _labelled(policies)}
     first_seed, n_seeds = _first_and_number(seeds)
-    changes |= {} if first_seed is None else {"first_seed": first_seed}
-    changes |= {} if task is None else {"learning": task}
-    changes |= {} if cohort_size is None else {"cohort_size": cohort_size}
+    given: dict[str, Any] = {"first_seed": first_seed, "learning": task, "cohort_size": cohort_size}
+    changes = {key: value for key, value in given.items() if value is not None}
+    changes["policies"] = _labelled(policies)
     if isinstance(scenario, str | Path):
         scenario = read_scenario(scenario)
     if isinstance(scenario, Scenario):
@@ -87,15 +86,13 @@ def compare(
     else:
         if cohort_size is None or (rounds is None and time_s is None):
             raise InvalidInput("clients need cohort_size=..., and rounds=... or time_s=...")
-        length = {"rounds": rounds} if time_s is None else {"rounds": rounds, "time_s": time_s}
-        table = {"title": "Simulated clients", "clients": scenario, **length, **changes}
-        table.setdefault("first_seed", getattr(scenario, "seed", 0))
-        given = {key: value for key, value in table.items() if value is not None}
-        whole = parse_scenario(given, name="clients", file="clients")
-    if folder is None:
-        kept, is_temporary = Path(tempfile.mkdtemp(prefix="bsfl-compare-")), True
-    else:
-        kept, is_temporary = Path(folder).expanduser(), False
+        length = {"rounds": rounds, "time_s": time_s}
+        changes |= {key: value for key, value in length.items() if value is not None}
+        changes.setdefault("first_seed", getattr(scenario, "seed", 0))
+        table = {"title": "Simulated clients", "clients": scenario, **changes}
+        whole = parse_scenario(table, name="clients", file="clients")
+    is_temporary = folder is None
+    kept = Path(tempfile.mkdtemp(prefix="bsfl-compare-") if folder is None else folder).expanduser()
     try:
         found = Comparison(run_scenario(whole, kept, seeds=n_seeds, jobs=jobs, progress=progress))
     except BaseException as error:

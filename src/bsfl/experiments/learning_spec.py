@@ -114,18 +114,14 @@ class Learning(Trained):
         return Local(workers=workers, **{key: getattr(self, key) for key in keys})
 
     def _check_data(self) -> None:
-        """Check the keys that belong to some data alone; images have more than two axes."""
-        n_labels: int | None
-        if self.dataset == LINEAR:
-            n_labels, n_axes = None, 2
-        elif not is_own(self.dataset) and isinstance(CATALOGUE.find(self.dataset), Entry):
-            n_labels, n_axes = 1, 4
-        else:
-            data = _data(self.dataset)
-            n_labels, n_axes = data.n_labels, data.x_train.ndim
-        if n_labels is None and self.target_accuracy is not None:
+        """Check the keys that belong to some data alone."""
+        has_labels, is_vectors = True, False  # published data need not be there yet
+        if not self._is_published:
+            data = self._data()
+            has_labels, is_vectors = data.n_labels is not None, data.x_train.ndim == 2
+        if not has_labels and self.target_accuracy is not None:
             raise InvalidInput("target_accuracy belongs to labels; a regression has a loss")
-        if n_axes == 2 and (self.engine == "fast" or self.network is not None):
+        if is_vectors and (self.engine == "fast" or self.network is not None):
             word = 'engine "fast"' if self.engine == "fast" else f"network {self.network!r}"
             raise InvalidInput(f"{word} is for images; vectors are trained by a linear model")
         with at("[learning.partition]"):
@@ -145,10 +141,24 @@ class Learning(Trained):
         """The name of the partition: as given, else by the data's own clients, else iid."""
         return self.partition.kind or ("iid" if self._clients() is None else "client")
 
+    @property
+    def _is_published(self) -> bool:
+        """Whether the data is that of the catalogue: images with labels, without clients."""
+        is_named = self.dataset != LINEAR and not is_own(self.dataset)
+        return is_named and isinstance(CATALOGUE.find(self.dataset), Entry)
+
+    def _data(self, seed: int = 0) -> Dataset | OwnData:
+        """Return the data, read again when its file has changed; the seed is of synthetic data."""
+        if self.dataset == LINEAR:
+            return linear_data(seed)
+        path = Path(self.dataset)
+        is_there = is_own(self.dataset) and os.path.exists(path)
+        files = [path, *path.glob("*.csv")] if is_there else []
+        return _read(self.dataset, tuple(file.stat().st_mtime_ns for file in files))
+
     def _clients(self) -> IntArray | None:
         """Return the client of each sample, where the data names them."""
-        is_published = self.dataset == LINEAR or self.dataset in CATALOGUE.known
-        return None if is_published else getattr(_data(self.dataset), "client", None)
+        return None if self._is_published else getattr(self._data(), "client", None)
 
     def n_recorded(self) -> int | None:
         """Return how many clients the data has; None: it names none, or its file must run."""
@@ -162,9 +172,9 @@ class Learning(Trained):
         clients = self._clients()
         if clients is not None and "client" in PARTITIONS.settings(kind):
             settings.setdefault("client", clients)
-        data = None if self.dataset == LINEAR else _data(self.dataset)
-        alike = np.zeros(len(data.y_train) if data else N_TRAIN, dtype=np.uint8)
-        labels = data.y_train if data and data.n_labels is not None else alike
+        data = self._data()
+        alike = np.zeros(len(data.y_train), dtype=np.uint8)
+        labels = alike if data.n_labels is None else data.y_train
         noise: Any = {"label_noise": table.label_noise, "quality": table.quality}
         with at("[learning.partition]"):
             return make_partition(kind, labels, n_clients, seed=seed, **noise, **settings)
@@ -174,7 +184,7 @@ class Learning(Trained):
         split = self.make_partition(n_clients, seed)
         ids = None
         if split.chosen is not None:
-            names = _data(self.dataset).ids  # type: ignore[union-attr]
+            names = self._data().ids  # type: ignore[union-attr]
             ids = [names[k] for k in split.chosen.tolist()]
         return Known(split.sizes.astype(np.float64), split.quality, ids)
 
@@ -190,14 +200,12 @@ class Learning(Trained):
         split = self.make_partition(n_clients, seed)
         clients = [split.of(k) for k in range(split.n_clients)]
         local = self.local(workers)
-        data = linear_data(seed) if self.dataset == LINEAR else _data(self.dataset)
-        test = data.x_test, data.y_test
+        data = self._data(seed)
+        seen, test = _as_seen(data, split, seed), (data.x_test, data.y_test)
         if data.n_labels is None:
             from bsfl.learning.tasks import linear_task
 
-            noisy = _noisy_targets(data.y_train, split, seed)
-            return linear_task((data.x_train, noisy), test, clients, local)
-        seen = _as_seen(data, split, seed)
+            return linear_task(seen, test, clients, local)
         if data.x_train.ndim == 2:
             from bsfl.learning.tasks import vector_task
 
@@ -279,41 +287,28 @@ def linear_data(seed: int) -> OwnData:
     )
 
 
-def _noisy_targets(y: FloatArray, split: Partition, seed: int) -> FloatArray:
-    """Return targets with noise of standard deviation 1 - q where their client's quality is q."""
-    if not np.any(split.quality < 1):
-        return y
-    _must_not_share(split)
-    noise = stream(seed, "target-noise").normal(size=len(split.indices))
-    seen = y.copy()
-    seen[split.indices] += (1.0 - split.quality[split.owner]) * noise
-    return seen
-
-
 def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any, Any]:
-    """Return inputs and labels as their clients see them: images are noisy where quality is low."""
-    if not np.any(split.quality < 1) and not np.any(split.label_noise > 0):
-        return data.x_train, data.y_train
-    _must_not_share(split)
-    if np.any(split.quality < 1) and data.x_train.dtype != np.uint8:
-        raise InvalidInput("quality is for images of bytes (uint8)")
-    x, y = data.x_train.copy(), data.y_train.copy()
-    y[split.indices] = split.labels
-    for client in np.flatnonzero(split.quality < 1).tolist():
-        x[split.of(client)] = client_images(split, data.x_train, client, seed=seed)
-    return x, y
+    """Return inputs and targets as their clients see them: noisy where quality is q < 1.
 
-
-def _must_not_share(split: Partition) -> None:
+    The noise of a regression has standard deviation 1 - q, that of images as in `client_images`.
+    """
+    x, y, is_noisy = data.x_train, data.y_train, split.quality < 1
+    if not is_noisy.any() and not np.any(split.label_noise > 0):
+        return x, y
     if len(np.unique(split.indices)) < len(split.indices):
         raise InvalidInput("noise needs a partition in which no two clients share a sample")
-
-
-def _data(name: str) -> Dataset | OwnData:
-    """Return a data set, which is read again when its file has changed."""
-    path = Path(name)
-    files = [path, *path.glob("*.csv")] if is_own(name) and os.path.exists(path) else []
-    return _read(name, tuple(file.stat().st_mtime_ns for file in files))
+    y = y.copy()
+    if data.n_labels is None:
+        noise = stream(seed, "target-noise").normal(size=len(split.indices))
+        y[split.indices] += (1.0 - split.quality[split.owner]) * noise
+        return x, y
+    if is_noisy.any() and x.dtype != np.uint8:
+        raise InvalidInput("quality is for images of bytes (uint8)")
+    y[split.indices] = split.labels
+    x = x.copy()
+    for client in np.flatnonzero(is_noisy).tolist():
+        x[split.of(client)] = client_images(split, data.x_train, client, seed=seed)
+    return x, y
 
 
 @lru_cache(maxsize=2)

@@ -8,13 +8,14 @@ a new metric is a new entry there.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bsfl.estimators.fairness import capped_shares, gini, participation
-from bsfl.experiments.results import Records, Results, took_part
+from bsfl.experiments.results import Records, Results
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.simulation.regret import growth_exponent
@@ -117,11 +118,6 @@ class PolicyRuns:
         """The records for every seed."""
         return self.results.records(self.label)
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether all runs take the same time, and not the same rounds."""
-        return math.isfinite(self.scenario.time_s)
-
 
 Measure = Callable[[PolicyRuns], npt.ArrayLike | None]
 
@@ -159,7 +155,7 @@ def baseline(scenario: Scenario) -> str | None:
 def selections(results: Results, label: str) -> FloatArray:
     """Return how often each client took part, [seed, client]."""
     n_clients = results.scenario.clients.n_clients
-    counts = [participation(took_part(r), n_clients) for r in results.records(label)]
+    counts = [participation(r["kept"], n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
 
@@ -229,16 +225,15 @@ def _regret(of: PolicyRuns) -> FloatArray | None:
     return of.results.cumulative(of.label, "regret") if of.scenario.objective else None
 
 
-def _regret_exponents(of: PolicyRuns, first: int, last: int) -> list[float] | None:
-    curves = _regret(of)
-    if curves is None:
-        return None
-    return [growth_exponent(c, max(1, first), min(last, len(c))) for c in curves]
+def _regret_exponents(of: PolicyRuns, *, early: bool = False) -> list[float] | None:
+    """Return the growth of regret over a decade of rounds: the last one, or the first.
 
-
-def _early_regret_exponents(of: PolicyRuns) -> list[float] | None:
-    start = -(-of.scenario.clients.n_clients // of.scenario.cohort_size)
-    return _regret_exponents(of, start, 10 * start)
+    The first decade begins when every client may have been selected once.
+    """
+    curves, one = _regret(of), of.scenario
+    once = -(-one.clients.n_clients // one.cohort_size)
+    first, last = (once, 10 * once) if early else (max(1, one.rounds // 10), one.rounds)
+    return None if curves is None else [growth_exponent(curve, first, last) for curve in curves]
 
 
 def _over_front(of: PolicyRuns) -> list[float] | None:
@@ -271,10 +266,10 @@ _TABLE = (
     Metric("final_loss", "", "less", _quality(at_the_end, "test_loss"),
            "loss on test data at the end", wide="report", short="training"),
     Metric("rounds", ",.0f", None,
-           lambda of: [len(r) for r in of.runs] if of.is_timed else None,
+           lambda of: [len(r) for r in of.runs] if of.scenario.is_timed else None,
            "rounds that were simulated in the time", short="report leaderboard"),
     Metric("total_time_s", ",.0f", "less",
-           lambda of: None if of.is_timed else [r["clock_s"][-1] for r in of.runs],
+           lambda of: None if of.scenario.is_timed else [r["clock_s"][-1] for r in of.runs],
            "virtual seconds that the rounds took", wide="report", short="selection"),
     Metric("mean_round_s", "", "less", _mean_rounds,
            "virtual seconds per round", wide="report leaderboard", short="top"),
@@ -297,10 +292,9 @@ _TABLE = (
     Metric("regret", ",.0f", "less",
            lambda of: None if (curves := _regret(of)) is None else curves[:, -1],
            "reward of the oracle over that of the policy", wide="report", short="selection"),
-    Metric("early_regret_exponent", ".2f", "less", _early_regret_exponents,
+    Metric("early_regret_exponent", ".2f", "less", partial(_regret_exponents, early=True),
            "growth exponent of regret over the first decade of rounds"),
-    Metric("regret_exponent", ".2f", "less",
-           lambda of: _regret_exponents(of, of.scenario.rounds // 10, of.scenario.rounds),
+    Metric("regret_exponent", ".2f", "less", _regret_exponents,
            "growth exponent of regret over the last decade of rounds, 1 is linear",
            wide="report", short="selection"),
     Metric("selection_ms", ".2f", "less",

@@ -274,8 +274,16 @@ def check_files(value: Any) -> None:
 
 def references(value: Any) -> Iterator[str]:
     """Yield the names of things in files of the user's own, "mine.py:Rule", in plain data."""
-    if is_reference(value):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from references(one)
+    return (one for _, one in keys_and_values(value) if is_reference(one))
+
+
+def keys_and_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of plain data, each with its key; values of a list have the list's key."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from keys_and_values(one, name)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from keys_and_values(one, key)
+    else:
+        yield key, value

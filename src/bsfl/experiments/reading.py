@@ -3,14 +3,14 @@
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from bsfl._core.registry import absolute_reference, is_reference, nearest
 from bsfl.errors import InvalidInput, reason
-from bsfl.experiments.parts import at, references
+from bsfl.experiments.parts import at, keys_and_values, references
 from bsfl.experiments.scenario import Scenario, parse_scenario
 from bsfl.learning.datasets.own import is_own
 from bsfl.persistence.regular_file import open_regular
@@ -112,20 +112,14 @@ def executed_files(scenario: Scenario) -> list[Path]:
     return list(dict.fromkeys(Path(one.rpartition(":")[0]) for one in named))
 
 
-def _data_files(value: Any, key: str = "") -> Iterator[Path]:
-    """Yield the files with data that the content of a scenario names."""
-    if isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _data_files(one, name)
-    elif isinstance(value, str) and key in ("path", "dataset"):
-        path = Path(value)
-        yield from sorted(path.glob("*.csv")) if os.path.isdir(path) else [path]
-
-
 def digests(scenario: Scenario) -> dict[str, str]:
     """Return the SHA-256 of every file that a scenario depends on, by its path."""
-    found = {}
-    for path in [*executed_files(scenario), *_data_files(scenario.plain())]:
+    files, found = executed_files(scenario), {}
+    for key, value in keys_and_values(scenario.plain()):
+        if key in ("path", "dataset") and isinstance(value, str):
+            path = Path(value)
+            files += sorted(path.glob("*.csv")) if os.path.isdir(path) else [path]
+    for path in files:
         if os.path.isfile(path):
             with open_regular(path) as file:
                 found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()

@@ -29,12 +29,12 @@ from bsfl.extras import data_frame
 from bsfl.persistence import lock, replace_file, statefile
 from bsfl.rounds import BufferPlan
 from bsfl.simulation.clients import SimulatedClients
-from bsfl.types import FloatArray, IntArray, RoundRecord
+from bsfl.types import FloatArray, RoundRecord
 
 FORMAT = statefile.FORMAT
 """Format of the files of runs, which the manifest names: in them it may be a flipped bit."""
 PLACES = ("cohort", "kept")
-"""Columns of clients; empty places are -1."""
+"""Clients that were invited, and whose responses entered the model; empty places are -1."""
 MEASURED = ("selection_s", "versions", "ids")
 """What a file holds of a run beside its records."""
 
@@ -305,12 +305,6 @@ def as_records(rounds: Iterable[RoundRecord], scenario: Scenario) -> Records:
         return tuple(filled)
 
     return np.fromiter(map(row, rounds), layout)
-
-
-def took_part(records: Records) -> IntArray:
-    """Return the clients whose responses entered the model, [round, place]; empty places are -1."""
-    kept: IntArray = records["kept"]
-    return kept
 
 
 def _checksum(content: Any) -> str:

@@ -146,10 +146,8 @@ def play(
     scenario: Scenario, policy: Policy, fleet: SimulatedClients, index: int = 0, **parts: Any
 ) -> Iterator[RoundRecord]:
     """Yield the rounds of a policy with one seed of a scenario; for `parts` see simulate."""
-    length: dict[str, Any] = {"rounds": scenario.rounds, "time_s": scenario.time_s} | parts
-    policy_seed = scenario.first_seed + index
-    length |= {"cohort_size": scenario.cohort_size, "plan": scenario.plan}
-    return simulate(policy, fleet, seed=policy_seed, **length)
+    settings = {key: getattr(scenario, key) for key in ("cohort_size", "rounds", "time_s", "plan")}
+    return simulate(policy, fleet, seed=scenario.first_seed + index, **settings | parts)
 
 
 class Untrained:

@@ -319,10 +319,14 @@ class Scenario(Part):
 
         Regret is measured over a fixed number of rounds; with another time it is left out.
         """
-        if rounds is None and time_s is None:
-            return {}
-        is_timed = time_s is not None
-        return {"rounds": rounds, "time_s": time_s} | ({"objective": None} if is_timed else {})
+        if time_s is not None:
+            return {"rounds": rounds, "time_s": time_s, "objective": None}
+        return {} if rounds is None else {"rounds": rounds, "time_s": None}
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether all runs take the same time, and not the same rounds."""
+        return math.isfinite(self.time_s)
 
     @property
     def is_custom(self) -> bool:

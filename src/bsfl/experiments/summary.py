@@ -105,8 +105,9 @@ class Summary:
     def title(self) -> str:
         """What was simulated, and how much of it, in words."""
         one = self.scenario
-        is_timed = math.isfinite(one.time_s)
-        length = f"{one.time_s:,.0f} s of virtual time" if is_timed else f"{one.rounds:,} rounds"
+        length = (
+            f"{one.time_s:,.0f} s of virtual time" if one.is_timed else f"{one.rounds:,} rounds"
+        )
         seeds = seeds_in_words(self.seeds, " (± 95 %)")
         target = f", target {self.target}" if self.target else ""
         size = f"K = {one.clients.n_clients:,}, m = {one.cohort_size:,}"
@@ -115,14 +116,13 @@ class Summary:
     def as_json(self) -> dict[str, Any]:
         """Return plain numbers: mean, interval and the value for every seed."""
         one, target, policies = self.scenario, self.target, self.policies
-        is_timed = math.isfinite(one.time_s)
         return {
             "scenario": one.name,
             "title": one.title,
             "n_clients": one.clients.n_clients,
             "cohort_size": one.cohort_size,
-            "rounds": None if is_timed else one.rounds,
-            "time_s": one.time_s if is_timed else None,
+            "rounds": None if one.is_timed else one.rounds,
+            "time_s": one.time_s if one.is_timed else None,
             "seeds": self.seeds,
             "target": target and {**asdict(target), "name": str(target)},
             "theorem_1_bound": self.theorem_1_bound,

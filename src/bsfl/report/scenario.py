@@ -9,7 +9,7 @@ from bsfl.estimators.fairness import lorenz, participation
 from bsfl.experiments.headline import headline
 from bsfl.experiments.learning_spec import Learning
 from bsfl.experiments.metrics import evaluated, find_target, selections
-from bsfl.experiments.results import Results, read_manifest, took_part
+from bsfl.experiments.results import Results, read_manifest
 from bsfl.experiments.statistics import seeds_in_words
 from bsfl.experiments.summary import bound, summarise
 from bsfl.experiments.tables import summary_table
@@ -225,7 +225,7 @@ def heat_plot(results: Results) -> Plot:
 
 def heat_panel(results: Results, label: str) -> Panel:
     """Return which clients took part when under a policy."""
-    cohorts = took_part(results.records(label)[0])
+    cohorts = results.records(label)[0]["kept"]
     n_clients, rounds = results.scenario.clients.n_clients, len(cohorts)
     turns = rounds * results.scenario.cohort_size // n_clients
     edges = np.linspace(0, rounds, max(1, min(N_BLOCKS, turns)) + 1).astype(int)

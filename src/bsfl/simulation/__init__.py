@@ -5,8 +5,7 @@ in_flight   when rounds end, what is reported      populations   latencies by na
 training    the global model                       availability  which clients can be selected
 regret      what the oracle would have earned      intervals     when they come and go by the clock
 clients     the clients, as they truly are         week          phones over a week
-traces      recorded clients                       client_rows   CSV files, opened safely
-response_log   responses as servers log them       false_reports malicious clients
+client_rows CSV files, opened safely               response_log  responses as servers log them
 """
 
 from bsfl.simulation.availability import (

@@ -84,7 +84,14 @@ def read_availability(
 
     Each client follows a random device, twice the same one only if there are fewer devices.
     """
-    path = file_path(path)
+    state = read_state(file_path(path))
+    n_devices = state.shape[1]
+    device = rng.choice(n_devices, n_clients, replace=n_clients > n_devices)
+    return RecordedAvailability(state, device, rounds_per_step)
+
+
+def read_state(path: Path) -> npt.NDArray[np.int8]:
+    """Return the [time, device] of a recording: 1 reachable, 0 not, -1 unknown."""
     try:
         with open_regular(path, max_bytes=MAX_BYTES) as file:
             is_npz = file.read(2) == b"PK"
@@ -101,9 +108,7 @@ def read_availability(
         raise InvalidInput(f"{path}: there is no array 'state' in the file")
     if content.ndim != 2 or content.size == 0 or not np.isin(content, (-1, 0, 1)).all():
         raise InvalidInput(f"{path}: availability must be [time, device] with values 1, 0 and -1")
-    n_devices = content.shape[1]
-    device = rng.choice(n_devices, n_clients, replace=n_clients > n_devices)
-    return RecordedAvailability(content.astype(np.int8), device, rounds_per_step)
+    return content.astype(np.int8)
 
 
 def _fits(_: "np.dtype[Any]", shape: tuple[int, ...]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from bsfl.errors import InvalidInput, reason
 from bsfl.persistence.regular_file import open_csv
+from bsfl.types import IntArray, Rng
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -129,3 +130,17 @@ def quoted(text: str) -> str:
     """Return a text of a file as one short line."""
     shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
     return "".join(c if c.isprintable() else "?" for c in shown)
+
+
+def follow(
+    recorded: Sequence[str], n_clients: int, rng: Rng, ids: Sequence[str] | None = None
+) -> IntArray:
+    """Return which recorded client each one follows: itself where it is known, else a random one.
+
+    None is followed twice unless there are fewer.
+    """
+    devices: IntArray = rng.choice(len(recorded), n_clients, replace=n_clients > len(recorded))
+    place = {name: k for k, name in enumerate(recorded)}
+    for k, name in enumerate(ids or ()):
+        devices[k] = place.get(name, devices[k])
+    return devices

@@ -1,7 +1,10 @@
-"""Simulated clients: latencies, availability and data sizes that policies never see."""
+"""Simulated clients: latencies, availability and data sizes that policies never see.
+
+Malicious ones report falsely what the server cannot measure.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,10 +12,25 @@ from bsfl import validation
 from bsfl.errors import InvalidInput
 from bsfl.random import stream
 from bsfl.simulation.availability import Always, Availability
-from bsfl.simulation.false_reports import MaliciousClients
 from bsfl.simulation.intervals import Intervals
 from bsfl.simulation.latency import Latencies
-from bsfl.types import FloatArray, IntArray
+from bsfl.types import MAX_LOSS, BoolArray, FloatArray, IntArray, RoundReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaliciousClients:
+    """What malicious clients report. How long they take in truth does not change.
+
+    Attributes:
+        is_malicious: Whether each client is one.
+        time: Whether they claim to be as fast as the fastest response that the server ever
+            measured: a server ignores faster claims.
+        loss: What they multiply their loss by; the largest that is reported is 1e12.
+    """
+
+    is_malicious: BoolArray
+    time: bool = False
+    loss: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +130,22 @@ class SimulatedClients:
     def mean_speed(self, t: int) -> FloatArray:
         """Return the true mu_k = E[tau_min / min(tau_k, tau_max)] in round t."""
         return self.tau_min * self.latency.mean_inverse(t, self.tau_min, self.tau_max)
+
+
+class FalseReports:
+    """The reports that the server receives; it remembers the fastest latency that it measured."""
+
+    def __init__(self, malicious: MaliciousClients | None) -> None:
+        self.malicious, self.fastest_s = malicious, np.inf
+
+    def of(self, report: RoundReport) -> RoundReport:
+        """Return a report as the server receives it."""
+        malicious, responded = self.malicious, report.responded
+        if malicious is None:
+            return report
+        self.fastest_s = min(self.fastest_s, report.latency_s[responded].min(initial=np.inf))
+        is_false = malicious.is_malicious[report.clients] & responded
+        fastest_s = np.minimum(self.fastest_s, report.latency_s)
+        latency_s = np.where(is_false & malicious.time, fastest_s, report.latency_s)
+        loss = np.where(is_false, np.minimum(report.loss * malicious.loss, MAX_LOSS), report.loss)
+        return replace(report, latency_s=latency_s, loss=loss)

@@ -1,9 +1,10 @@
 """Clients in flight on the virtual clock: when a round ends, and what is reported when."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bsfl._core.events import RoundOpened
 from bsfl.learning.task import Params, Update
@@ -11,7 +12,6 @@ from bsfl.types import (
     NO_CLIENTS,
     OK,
     TIMEOUT,
-    BoolArray,
     FloatArray,
     IntArray,
     RoundPlan,
@@ -44,10 +44,6 @@ class Responses:
     model: Params = None
     updates: tuple[Update, ...] = ()
 
-    def after(self, staleness: int) -> Self:
-        """Return the responses to a model that has changed so often since."""
-        return replace(self, report=replace(self.report, staleness=staleness))
-
 
 def round_duration(latency_s: FloatArray, plan: RoundPlan) -> float:
     """Return how long a round takes, given how long each invited client takes.
@@ -69,24 +65,11 @@ def round_duration(latency_s: FloatArray, plan: RoundPlan) -> float:
     return float(min(target_s, last_s, closes_s))
 
 
-def report_of(
-    cohort: IntArray, latency_s: FloatArray, duration_s: float, plan: RoundPlan
-) -> tuple[RoundReport, BoolArray]:
-    """Return the report at the end of a round, and which clients of the cohort are still pending.
-
-    A client that is not overdue when the round ends is still pending.
-    """
-    pending: BoolArray = (latency_s > duration_s) & (duration_s < plan.due_s())
-    return report_after(duration_s, cohort[~pending], latency_s[~pending]), pending
-
-
-def report_after(
-    waited_s: float, clients: IntArray, latency_s: FloatArray, **more: Any
-) -> RoundReport:
-    """Return the report of clients that were waited for so long, without losses."""
-    unknown = np.full(len(clients), np.nan)
+def report_after(waited_s: float, rows: npt.NDArray[np.void], **more: Any) -> RoundReport:
+    """Return the report of clients in flight that were waited for so long, without losses."""
+    unknown, latency_s = np.full(len(rows), np.nan), rows["latency_s"]
     return RoundReport(
-        clients=clients,
+        clients=rows["client"],
         latency_s=np.minimum(latency_s, waited_s),
         outcome=np.where(latency_s <= waited_s, OK, TIMEOUT).astype(np.int8),
         loss=unknown,
@@ -110,8 +93,6 @@ class InFlight:
 
     def idle(self, available: IntArray) -> IntArray:
         """Return the available clients that are not at work."""
-        if not len(self.rows):
-            return available
         return np.setdiff1d(available, self.rows["client"], assume_unique=True)
 
     def add(self, opened: RoundOpened, latency_s: FloatArray, version: int, model: Params) -> None:
@@ -125,13 +106,14 @@ class InFlight:
     def end_round(self, opened: RoundOpened, plan: RoundPlan) -> tuple[float, list[Responses]]:
         """Return the duration of a round, and what came by its end, its own responses first.
 
-        Clients that are still pending remain in flight.
+        Clients that are not overdue when the round ends are still pending: they remain in flight.
         """
         is_own = self.rows["round"] == opened.round
         rows, self.rows = self.rows[is_own], self.rows[~is_own]
         duration_s = round_duration(rows["latency_s"], plan)
-        report, pending = report_of(rows["client"], rows["latency_s"], duration_s, plan)
-        fresh = Responses(replace(report, round=opened.round), self.models[opened.round])
+        pending = (rows["latency_s"] > duration_s) & (duration_s < plan.due_s())
+        report = report_after(duration_s, rows[~pending], round=opened.round)
+        fresh = Responses(report, self.models[opened.round])
         late = self._late(opened.now_s + duration_s, opened.round, plan) if len(self.rows) else []
         self.rows = np.concatenate([self.rows, rows[pending]])
         self.models = {t: self.models[t] for t in np.unique(self.rows["round"]).tolist()}
@@ -150,7 +132,7 @@ class InFlight:
         for number in np.unique(rows["round"][is_news]).tolist():
             ended = rows[is_news & (rows["round"] == number)]
             more = {"round": number, "staleness": t - number, "dropped": plan.late == "drop"}
-            report = report_after(due_s, ended["client"], ended["latency_s"], **more)
+            report = report_after(due_s, ended, **more)
             late.append(Responses(report, self.models[number]))
         rows["is_reported"] |= is_news
         self.rows = rows[~responded & (waited_s < plan.expiry_s())]
@@ -165,7 +147,7 @@ class InFlight:
         which = [int(self._ends_s(due_s).argmin())]
         ended, self.rows = self.rows[which], np.delete(self.rows, which)
         number = int(ended["round"][0])
-        report = report_after(due_s, ended["client"], ended["latency_s"], round=number)
+        report = report_after(due_s, ended, round=number)
         return Responses(report, self.models.pop(number)), int(ended["version"][0])
 
     def _ends_s(self, due_s: float) -> FloatArray:

@@ -8,8 +8,7 @@ import numpy as np
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.simulation.client_rows import file_path, quoted, read_numbers
-from bsfl.simulation.traces import follow
+from bsfl.simulation.client_rows import file_path, follow, quoted, read_numbers
 from bsfl.types import BoolArray, FloatArray, IntArray, Rng
 
 HOUR_S = 3_600.0

@@ -4,15 +4,17 @@ Each function draws a population of n_clients from rng and returns its latencies
 the end gives the names that scenario files use.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from bsfl import validation
 from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput
-from bsfl.simulation.client_rows import file_path
+from bsfl.simulation.client_rows import file_path, follow, quoted, read_numbers
 from bsfl.simulation.latency import (
     MAX_SIGMA,
     Latencies,
@@ -23,8 +25,8 @@ from bsfl.simulation.latency import (
     lognormal,
     shifted_exponential,
 )
-from bsfl.simulation.traces import LATENCY, follow, numbered, read_trace
-from bsfl.types import BoolArray, FloatArray, Rng
+from bsfl.simulation.response_log import Columns, has_responses, read_csv
+from bsfl.types import LATENCY_RANGE, OK, BoolArray, FloatArray, Rng
 
 Range = tuple[float, float]
 Sizes = float | FloatArray
@@ -132,6 +134,10 @@ LOG_KBPS = (
 TRAINING_OVER_INFERENCE = 3.0
 """One training step costs about three forward passes."""
 
+LATENCY = ("latency_s",)
+CAPACITY = ("compute_ms_per_sample", "bandwidth_kbps")
+"""Columns of a trace after that of the client."""
+
 
 def phones(
     n_clients: int, rng: Rng, *, samples: Sizes = 120, model_bytes: float = 1e6, jitter: float = 0.2
@@ -211,6 +217,48 @@ def trace(
         compute_ms, kbps, samples=samples, model_bytes=model_bytes, jitter=jitter
     )
     return replace(drawn, ids=called)
+
+
+def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
+    """Return the columns of a trace and, for each client, its rows as an array.
+
+    There are two layouts, distinguished by their header:
+
+        client,latency_s                                any number of rows per client; resampled
+        client,compute_ms_per_sample,bandwidth_kbps     one row per client; see phone_latencies
+
+    A log of responses with other columns is read as by `bsfl advise`. A response that never came
+    takes longer than any deadline.
+    """
+    columns: tuple[str, ...] = LATENCY
+    rows: dict[str, list[list[float]]] = {}
+    if has_responses(path):
+        for row in read_csv(path, Columns()):
+            seconds = row.latency_s if row.outcome == OK else LATENCY_RANGE[1]
+            rows.setdefault(row.client, []).append([seconds])
+    else:
+        columns, lines = read_numbers(path, (LATENCY, CAPACITY), limits=LATENCY_RANGE)
+        for line, client, numbers in lines:
+            if columns == CAPACITY and client in rows:
+                raise InvalidInput(
+                    f"{path}, line {line}: client {quoted(client)!r} has more than one row"
+                )
+            rows.setdefault(client, []).append(numbers)
+    return columns, {client: np.array(values) for client, values in rows.items()}
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Return names of which none is there twice.
+
+    >>> numbered(["a", "b", "a", "a"])
+    ['a', 'b', 'a+2', 'a+3']
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}+{seen[name]}")
+    return found
 
 
 POPULATIONS: Registry[Callable[..., Latencies]] = Registry(

@@ -145,40 +145,31 @@ def _row(place: str, cells: Sequence[str], places: Mapping[str, int], unit: floa
     """Return what the cells of a row mean; a unit has so many seconds."""
     row = {what: cells[i].strip() for what, i in places.items()}
     check_name(place, row["client"])
-    outcome = _outcome(place, row["outcome"]) if "outcome" in row else OK
+    word, latency = row.get("outcome", "ok"), row["latency"]
+    if (outcome := OUTCOME_WORDS.get(_plain(word))) is None:
+        raise InvalidInput(
+            f"{place}: the outcome must be ok, timeout, failed or late, got {quoted(word)!r}"
+        )
+    if outcome == OK and latency.lower() in NOTHING:
+        raise InvalidInput(
+            f"{place}: a response needs its latency, got {quoted(latency)!r}; one that never "
+            "came needs a column with its outcome, such as timeout"
+        )
+    if outcome == FAILED:
+        latency = ""  # the time of an error says nothing about the time of the work
+    low, high = LATENCY_RANGE
     when = row.get("time") or row.get("round") or ""
     return Row(
         client=row["client"],
-        latency_s=_latency(place, row["latency"], unit, outcome),
+        latency_s=_number(place, "latency", latency, low / unit, high / unit) * unit,
         outcome=outcome,
         loss=_number(place, "loss", row.get("loss", ""), -MAX_LOSS, MAX_LOSS),
         at=_moment(place, when) if when else math.nan,
     )
 
 
-def _latency(place: str, text: str, unit: float, outcome: int) -> float:
-    low, high = LATENCY_RANGE
-    if outcome == OK and text.lower() in NOTHING:
-        raise InvalidInput(
-            f"{place}: a response needs its latency, got {quoted(text)!r}; one that never "
-            "came needs a column with its outcome, such as timeout"
-        )
-    if outcome == FAILED and text.lower() not in NOTHING:
-        return math.nan  # the time of an error says nothing about the time of the work
-    return _number(place, "latency", text, low / unit, high / unit) * unit
-
-
 def _number(place: str, name: str, text: str, low: float, high: float) -> float:
     return math.nan if text.lower() in NOTHING else as_number(place, name, text, low, high)
-
-
-def _outcome(place: str, text: str) -> int:
-    word = _plain(text)
-    if word not in OUTCOME_WORDS:
-        raise InvalidInput(
-            f"{place}: the outcome must be ok, timeout, failed or late, got {quoted(text)!r}"
-        )
-    return OUTCOME_WORDS[word]
 
 
 def _moment(place: str, text: str) -> float:

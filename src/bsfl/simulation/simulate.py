@@ -6,6 +6,7 @@ target_responses. In buffered rounds another client replaces each one that ends.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ from bsfl._core.events import (
 )
 from bsfl.policy import Policy, check_policy
 from bsfl.rounds import Buffer, BufferPlan
-from bsfl.simulation.clients import SimulatedClients
-from bsfl.simulation.false_reports import FalseReports
+from bsfl.simulation.clients import FalseReports, SimulatedClients
 from bsfl.simulation.in_flight import InFlight, Responses
 from bsfl.simulation.regret import Objective, RegretMeter
 from bsfl.simulation.training import Training
@@ -155,7 +155,10 @@ def _buffered_rounds(
                 n_timeouts += 1
         if not buffer.is_full and clock_s < time_s:
             continue
-        came = [responses.after(staleness) for responses, staleness in buffer.take()]
+        came = [
+            replace(responses, report=replace(responses.report, staleness=staleness))
+            for responses, staleness in buffer.take()
+        ]
         if training and came:
             training.apply(came, server.mean_weights)
         yield RoundRecord(

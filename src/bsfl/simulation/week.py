@@ -110,7 +110,8 @@ def visits(share: FloatArray, rng: Rng) -> tuple[IntArray, FloatArray, FloatArra
             share[client], online=ONLINE_BY_MINUTE[minute], arrivals=ARRIVALS_BY_MINUTE[minute]
         )
         comes = rng.random(len(client)) * bound[client] < rate
-        end = now[comes] + durations(int(comes.sum()), rng)
+        mean_s = np.where(rng.random(int(comes.sum())) < BRIEF_SHARE, BRIEF_S, LONG_S)
+        end = now[comes] + mean_s * rng.standard_exponential(len(mean_s))
         found.append((client[comes], now[comes], end))
         now[comes] = end
     clients, starts, ends = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -123,9 +124,3 @@ def hazard(
 ) -> FloatArray:
     """Return (p g / E[D]) / (1 - p f), the rate at which offline clients come."""
     return share * arrivals / MEAN_VISIT_S / (1 - share * online)
-
-
-def durations(n_visits: int, rng: Rng) -> FloatArray:
-    """Return how long visits last, seconds."""
-    brief = rng.random(n_visits) < BRIEF_SHARE
-    return rng.standard_exponential(n_visits) * np.where(brief, BRIEF_S, LONG_S)

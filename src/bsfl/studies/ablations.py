@@ -13,7 +13,7 @@ import numpy as np
 from bsfl.estimators.fairness import gini, participation
 from bsfl.experiments.metrics import fair_selections, selections
 from bsfl.experiments.reading import read_scenario
-from bsfl.experiments.results import Results, took_part
+from bsfl.experiments.results import Results
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval
 from bsfl.frame import Better
@@ -192,7 +192,7 @@ def min_participations(results: Results, label: str) -> FloatArray:
     rate = fair_selections(results, label) / results.scenario.rounds
     smallest = []
     for records, fair in zip(results.records(label), rate, strict=True):
-        counts = [participation(cohort, len(fair)) for cohort in took_part(records)]
+        counts = [participation(cohort, len(fair)) for cohort in records["kept"]]
         ratio = np.cumsum(counts, axis=0) / np.outer(records["round"], fair)
         smallest.append(ratio[len(records) // FLOOR_PART :].min())
     return np.array(smallest)

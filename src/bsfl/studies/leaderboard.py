@@ -6,7 +6,6 @@ DIR/<scenario>/front.json   round times and Gini of BSFL and the genie with othe
 """
 
 import json
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -205,23 +204,19 @@ def for_leaderboard(scenario: Scenario, rounds: str, engine: str | None) -> Scen
         round=ROUNDS[rounds],
         first_seed=FIRST_SEED,
         learning=learning.changed(**changes),
-        time_s=scenario.time_s / part if math.isfinite(scenario.time_s) else None,
+        time_s=scenario.time_s / part if scenario.is_timed else None,
     )
 
 
 def quick(scenario: Scenario) -> Scenario:
     """Return a small version of a scenario: less time or fewer rounds, with one seed."""
-    is_timed, learning, clients = (
-        math.isfinite(scenario.time_s),
-        scenario.learning,
-        scenario.clients,
-    )
+    learning, clients = scenario.learning, scenario.clients
     if drift := clients.drift:
         at = max(2, drift.at // QUICK_PART)
         clients = clients.changed(drift=drift.changed(at=at))
     return scenario.changed(
         seeds=QUICK_SEEDS,
-        time_s=scenario.time_s / QUICK_PART if is_timed else None,
+        time_s=scenario.time_s / QUICK_PART if scenario.is_timed else None,
         rounds=None if scenario.rounds == MAX_ROUNDS else scenario.rounds // QUICK_PART,
         clients=clients,
         learning=learning and learning.changed(target_accuracy=None),

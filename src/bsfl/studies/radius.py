@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.estimators.fairness import gini, participation
-from bsfl.experiments.results import Records, took_part
+from bsfl.experiments.results import Records
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini, interval
 from bsfl.frame import Better
@@ -25,7 +25,7 @@ def left_out(scenario: Scenario) -> int:
 def late(records: Records, scenario: Scenario) -> tuple[float, float]:
     """Return virtual time and Gini of the rounds after the exploration phase."""
     rest = records[left_out(scenario) :]
-    counts = participation(took_part(rest), scenario.clients.n_clients)
+    counts = participation(rest["kept"], scenario.clients.n_clients)
     return float(rest["duration_s"].sum()), gini(counts)
 
 

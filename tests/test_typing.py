@@ -106,7 +106,7 @@ def run(fleet: SimulatedClients) -> Comparison:
         "random": "random",
     }
     found = compare(policies, fleet, seeds=2, rounds=10, cohort_size=3, folder="out")
-    print(found.headline(), found.table().markdown(), found.report("page.html"))
+    print(found.headline(), found.table().to_markdown(), found.report("page.html"))
     print(bsfl.compare([LeastSelected(), "pace", UniformRandom()], "phones", rounds=3))
     results: Results = found.results
     scenario: Scenario = read_scenario("phones")

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from bsfl.cli.reports import drawn
+from bsfl.errors import InvalidInput
 from bsfl.experiments.metrics import METRICS
 from bsfl.experiments.statistics import Interval
 from bsfl.experiments.tables import Column, Table, summary_table
@@ -33,8 +34,8 @@ TABLE = Table(
 
 def test_the_best_of_a_column_is_marked_and_an_oracle_does_not_compete():
     assert TABLE.best() == {(1, 1)}, "two that look alike are not better"
-    assert "| b | **900** | 0.10 | 4 |" in TABLE.markdown()
-    assert "| <g> * | 5.00 | 0.20 | – |" in TABLE.markdown()
+    assert "| b | **900** | 0.10 | 4 |" in TABLE.to_markdown()
+    assert "| <g> * | 5.00 | 0.20 | – |" in TABLE.to_markdown()
 
 
 @pytest.mark.parametrize(
@@ -110,12 +111,71 @@ def test_the_leaderboard_begins_with_the_best_and_stars_oracles():
     table = summary_table(made, "leaderboard", "a note")
     assert [row[0] for row in table.rows] == ["genie", "quick", "slow", "never"]
     assert [texts[0] for texts in table.texts()] == ["genie *", "quick", "slow", "never"]
-    assert table.note == "*: knows the true speeds\na note"
+    notes = "*: knows the true speeds; bold: significantly the best, seed by seed"
+    assert table.note == f"{notes}\na note"
     time = [column.title for column in table.columns].index("time_to_target_s")
     reached = [column.title for column in table.columns].index("reached_target")
     assert table.rows[3][time] is None
     assert table.texts()[3][reached] == "67%"
     assert {place for place in table.best() if place[1] == time} == {(1, time)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "best"),
+    [
+        ([1.0, 2.0, 3.0], [2.0, 3.1, 3.9], {0}),  # differences 1, 1.1, 0.9
+        ([1.0, 2.0, 3.0], [4.0, 2.5, 2.9], set()),  # the mean is lower, the interval holds 0
+        ([1.0], [2.0], set()),  # one seed shows nothing
+    ],
+)
+def test_only_what_is_significantly_the_best_is_bold(a, b, best):
+    table = summary_table(summary(a=a, b=b, genie=[0.5] * len(a)), "report")
+    time = [column.title for column in table.columns].index("time_to_target_s")
+    assert {i for i, j in table.best() if j == time} == best
+    chosen = table.select({"time_to_target_s": "Time (s)"})
+    assert chosen.best() == {(i, 1) for i in best}, "also under another heading"
+    assert ("significantly" in table.note) == bool(best)
+
+
+def test_a_paper_gets_latex_with_chosen_columns_and_headings():
+    table = Table(
+        title="t",
+        columns=[Column("policy"), Column("time_s", "less"), Column("gini", "less")],
+        rows=[["a_b", Interval(1200.0, 1197.0, 1203.0), 0.1], ["c", 900.0, None]],
+    )
+    chosen = {"gini": "Gini", "time_s": "Time [s] (50 %)"}
+    assert table.to_latex(chosen, caption="A & B", label="tab:x").splitlines() == [
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{A \& B}",
+        r"\label{tab:x}",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"policy & Gini & Time [s] (50 \%) \\",
+        r"\midrule",
+        r"a\_b & 0.100 & 1,200 $\pm$ 3 \\",
+        r"c & -- & \textbf{900} \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    assert table.to_latex(["gini"]).startswith(r"\begin{tabular}{lr}")
+    with pytest.raises(InvalidInput, match="'gino'; did you mean 'gini'"):
+        table.to_latex(["gino"])
+
+
+def test_a_data_frame_has_numbers_and_the_ends_of_intervals():
+    frame = TABLE.to_frame(["time_s", "gini"])
+    assert list(frame) == ["policy", "time_s", "time_s_low", "time_s_high", "gini"]
+    assert frame["time_s"].tolist() == [1200.0, 900.0, 5.0]
+    assert frame["time_s_high"][0] == 1203.0
+
+
+def test_a_comparison_shows_chosen_metrics():
+    table = summary_table(summary(a=[1, 2], b=[3, 4]), "report", metrics=["mean_round_s", "accuracy"])
+    assert [column.title for column in table.columns] == ["policy", "mean_round_s", "accuracy"]
+    with pytest.raises(InvalidInput, match="'ginny'"):
+        summary_table(summary(a=[1, 2]), "report", metrics=["ginny"])
 
 
 def test_the_page_explains_every_column():

@@ -117,9 +117,16 @@ class Comparison:
     def __init__(self, results: Results) -> None:
         self.results, self.summary = results, summarise(results)
 
-    def table(self) -> Table:
-        """Return one row per policy, with means and 95 % intervals over the seeds."""
-        return summary_table(self.summary, "report")
+    def table(self, metrics: Sequence[str] | None = None) -> Table:
+        """Return one row per policy, with means and 95 % intervals over the seeds.
+
+        Bold numbers are significantly the best. `to_latex`, `to_markdown` and `to_frame` of the
+        table take the columns to show.
+
+        Args:
+            metrics: Names of metrics, the columns; None: those of a report.
+        """
+        return summary_table(self.summary, "report", metrics=metrics)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame: one row per policy and seed, one column per metric."""

@@ -1,7 +1,7 @@
 """Means over seeds with 95 % intervals."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -67,6 +67,25 @@ def prediction_interval(values: npt.ArrayLike) -> Interval:
     confidence = interval(values)
     half = (confidence.high - confidence.mean) * math.sqrt(np.size(values) + 1)
     return Interval(confidence.mean, confidence.mean - half, confidence.mean + half)
+
+
+def significantly_best(values: Mapping[int, FloatArray], *, better: str | None) -> int | None:
+    """Return which of several sets of numbers, one for each seed, is significantly the best.
+
+    The 95 % interval of its difference to each other set, seed by seed, excludes 0. None: no set
+    is, there is one seed, or there is no other set.
+
+    >>> significantly_best({0: np.array([1.0, 2.0]), 1: np.array([5.0, 6.1])}, better="less")
+    0
+    """
+    if better is None or len(values) < 2:
+        return None
+    sign = 1.0 if better == "less" else -1.0
+    first = min(values, key=lambda key: sign * float(values[key].mean()))
+    for key, others in values.items():
+        if key != first and not interval(sign * (others - values[first])).low > 0.0:
+            return None
+    return first
 
 
 def band(values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,19 +1,39 @@
-"""Tables of numbers, which become text where they are shown: a terminal, a page, Markdown."""
+"""Tables of numbers, which become text where they are shown: a terminal, a page, a paper."""
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Any, Self
 
 from bsfl import frame
+from bsfl._core.registry import nearest
+from bsfl.errors import InvalidInput
 from bsfl.experiments.metrics import METRICS, Metric
-from bsfl.experiments.statistics import Interval
+from bsfl.experiments.statistics import Interval, significantly_best
 from bsfl.experiments.summary import Summary
+from bsfl.extras import data_frame
 
 TERMINAL = ("selection", "training", "top")
 RANKED = ("leaderboard", "top")
 """Which views of a summary are narrow, and which begin with the best."""
 
+SIGNIFICANT = "bold: significantly the best, seed by seed"
+"""What a bold number in a table of several seeds is."""
+LATEX = {
+    **{one: f"\\{one}" for one in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "<": "$<$",
+    ">": "$>$",
+}
+"""Characters that LaTeX reads in another way."""
+
+Columns = Sequence[str] | Mapping[str, str]
+"""Names of columns, or the heading for each of them."""
 Cell = str | float | Interval | None
 """What a table holds: a name, a number, or None for a number that does not exist."""
 
@@ -63,6 +83,8 @@ class Table:
         rows: Cells by row.
         note: What else to know.
         aside: Rows that do not compete for the best, such as that of an oracle; a star marks them.
+        significant: (row, title of the column) of every number that is significantly the best.
+            None: the numbers are exact, and the best that is shown is bold.
     """
 
     title: str
@@ -70,6 +92,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     aside: Collection[int] = ()
+    significant: Collection[tuple[int, str]] | None = None
 
     def texts(self) -> list[list[str]]:
         """Return the cells as they are shown."""
@@ -82,10 +105,14 @@ class Table:
         return texts
 
     def best(self) -> set[tuple[int, int]]:
-        """Return (row, column) of the best number of every column, and of all that look equal.
+        """Return (row, column) of the numbers that are bold.
 
-        No number is best where all look equal.
+        They are significantly the best of their column; of exact numbers, they are the best and all
+        that look equal to it, but not where all do.
         """
+        titles = [column.title for column in self.columns]
+        if self.significant is not None:
+            return {(i, titles.index(title)) for i, title in self.significant if title in titles}
         best: set[tuple[int, int]] = set()
         rows = [(i, row) for i, row in enumerate(self.rows) if i not in self.aside]
         for j, column in enumerate(self.columns):
@@ -98,8 +125,31 @@ class Table:
             best |= {(i, j) for i, text in shown.items() if text == first}
         return best
 
-    def markdown(self) -> str:
-        """Return the table as Markdown, under its title; the best of a column is bold."""
+    def select(self, columns: Columns) -> Self:
+        """Return the table with its first column and these ones, in this order.
+
+        Args:
+            columns: Their titles, or a dict of title: heading, for a paper.
+        """
+        titles = [column.title for column in self.columns]
+        for title in columns:
+            if title not in titles:
+                raise InvalidInput(f"unknown column {title!r}{nearest(title, titles)}")
+        places = [0, *(titles.index(title) for title in columns if title != titles[0])]
+        headings = columns if isinstance(columns, Mapping) else {}
+        new = {title: headings.get(title, title) for title in titles}
+        marked = self.significant
+        return replace(
+            self,
+            columns=[replace(self.columns[j], title=new[titles[j]]) for j in places],
+            rows=[[row[j] for j in places] for row in self.rows],
+            significant=None if marked is None else [(i, new[title]) for i, title in marked],
+        )
+
+    def to_markdown(self, columns: Columns | None = None) -> str:
+        """Return the table as Markdown, under its title."""
+        if columns is not None:
+            return self.select(columns).to_markdown()
         best = self.best()
         marked = [
             [f"**{text}**" if (i, j) in best else text for j, text in enumerate(row)]
@@ -113,6 +163,55 @@ class Table:
         )
         parts = (f"### {self.title}", "\n".join(lines), "\n".join(filter(None, (about, self.note))))
         return "\n\n".join(filter(None, parts))
+
+    def to_latex(
+        self, columns: Columns | None = None, *, caption: str = "", label: str = ""
+    ) -> str:
+        """Return the table for a paper; it needs the LaTeX package booktabs.
+
+        Args:
+            columns: As in `select`; None: all.
+            caption, label: With a caption the tabular stands in a table environment.
+        """
+        if columns is not None:
+            return self.select(columns).to_latex(caption=caption, label=label)
+        best = self.best()
+        marked = [
+            [rf"\textbf{{{latex(x)}}}" if (i, j) in best else latex(x) for j, x in enumerate(row)]
+            for i, row in enumerate(self.texts())
+        ]
+        lines = [" & ".join(row) + r" \\" for row in marked]
+        head = " & ".join(latex(column.title) for column in self.columns) + r" \\"
+        rules = r"\toprule", r"\midrule", r"\bottomrule"
+        tabular = [
+            rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}",
+            *(rules[0], head, rules[1], *lines, rules[2]),
+            r"\end{tabular}",
+        ]
+        if caption:
+            named = [rf"\label{{{label}}}"] if label else []
+            start = [r"\begin{table}", r"\centering", rf"\caption{{{latex(caption)}}}", *named]
+            tabular = [*start, *tabular, r"\end{table}"]
+        return "\n".join(tabular) + "\n"
+
+    def to_frame(self, columns: Columns | None = None) -> Any:
+        """Return a pandas DataFrame of the numbers; an interval has three columns.
+
+        They are `gini`, `gini_low` and `gini_high`.
+        """
+        if columns is not None:
+            return self.select(columns).to_frame()
+        rows = []
+        for cells in self.rows:
+            row: dict[str, Any] = {}
+            for column, cell in zip(self.columns, cells, strict=True):
+                if isinstance(cell, Interval):
+                    row[column.title] = cell.mean
+                    row |= {f"{column.title}_{end}": getattr(cell, end) for end in ("low", "high")}
+                else:
+                    row[column.title] = cell
+            rows.append(row)
+        return data_frame(rows)
 
     def __str__(self) -> str:
         """Return the table as plain text, under its title and over its note."""
@@ -149,21 +248,56 @@ def metric_column(metric: Metric, *, wide: bool = True) -> Column:
     return Column(metric.name, metric.better, metric.about, form=metric.form, wide=wide)
 
 
-def summary_table(summary: Summary, view: str, note: str = "") -> Table:
-    """Return one row per policy and one column per metric that this view shows; see Metric."""
-    known = {key for metrics in summary.policies.values() for key in metrics}
-    columns = [
+def latex(text: str) -> str:
+    r"""Return a text as LaTeX prints it.
+
+    >>> print(latex("50 % of x_1 ± 2"))
+    50 \% of x\_1 $\pm$ 2
+    """
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def summary_table(
+    summary: Summary, view: str, note: str = "", *, metrics: Sequence[str] | None = None
+) -> Table:
+    """Return one row per policy and one column per metric.
+
+    Args:
+        summary: The numbers.
+        view: Which metrics are shown, and how; see Metric.
+        note: What else to know.
+        metrics: The metrics instead.
+    """
+    known = {key for own in summary.policies.values() for key in own}
+    chosen = [
         metric_column(metric, wide=view in metric.wide)
         for metric in METRICS.values()
         if metric.name in known and view in f"{metric.wide} {metric.short}"
     ]
+    if metrics is not None:
+        for name in metrics:
+            if name not in known:
+                raise InvalidInput(f"there is no metric {name!r} here{nearest(name, known)}")
+        chosen = [metric_column(METRICS[name]) for name in metrics]
     labels = summary.ranked() if view in RANKED else list(summary.policies)
+    competitors = [i for i, label in enumerate(labels) if label not in summary.oracles]
+    significant = set()
+    for column in chosen:
+        values = {
+            i: summary.policies[labels[i]][column.title]
+            for i in competitors
+            if summary.interval(labels[i], column.title)
+        }
+        winner = significantly_best(values, better=column.better)
+        significant |= {(winner, column.title)} if winner is not None else set()
     notes = ["times are virtual; report.html says what the columns are"] * (view in TERMINAL)
     notes += ["*: knows the true speeds"] * bool(summary.oracles)
+    notes += [SIGNIFICANT] * (bool(significant) and view not in TERMINAL)
     return Table(
         title=summary.title,
-        columns=[Column("policy"), *columns],
-        rows=[[k, *(summary.interval(k, column.title) for column in columns)] for k in labels],
+        columns=[Column("policy"), *chosen],
+        rows=[[k, *(summary.interval(k, column.title) for column in chosen)] for k in labels],
         note="\n".join(filter(None, ("; ".join(notes), note))),
         aside=[labels.index(label) for label in summary.oracles],
+        significant=significant,
     )

@@ -67,10 +67,10 @@ class Report:
     sections: Sequence[Section] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def markdown(self) -> str:
+    def to_markdown(self) -> str:
         """Return headline and tables as Markdown."""
         code = [f"```python\n{self.code}\n```"] if self.code else []
-        parts = [*self.headline, *code, *(table.markdown() for table in self.tables)]
+        parts = [*self.headline, *code, *(table.to_markdown() for table in self.tables)]
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def page(self) -> str:
@@ -102,7 +102,7 @@ class Report:
         with alone_in(folder):
             numbers = json.dumps(self.numbers, indent=2) + "\n"
             replace_file(folder / "summary.json", numbers.encode())
-            replace_file(folder / "report.md", self.markdown().encode())
+            replace_file(folder / "report.md", self.to_markdown().encode())
             for plot in self.all_plots():
                 if plot.has_file:
                     figures_matplotlib.save(plot, folder)

@@ -172,7 +172,9 @@ def test_a_data_frame_has_numbers_and_the_ends_of_intervals():
 
 
 def test_a_comparison_shows_chosen_metrics():
-    table = summary_table(summary(a=[1, 2], b=[3, 4]), "report", metrics=["mean_round_s", "accuracy"])
+    table = summary_table(
+        summary(a=[1, 2], b=[3, 4]), "report", metrics=["mean_round_s", "accuracy"]
+    )
     assert [column.title for column in table.columns] == ["policy", "mean_round_s", "accuracy"]
     with pytest.raises(InvalidInput, match="'ginny'"):
         summary_table(summary(a=[1, 2]), "report", metrics=["ginny"])

@@ -136,17 +136,38 @@ class Comparison:
         """Return which policy is first and by how much, in a few sentences."""
         return "\n".join([*headline(self.summary), *self.summary.warnings()])
 
-    def plot(self) -> Any:
-        """Return the main matplotlib figure.
+    def plot(
+        self,
+        metric: str | None = None,
+        *,
+        policies: Sequence[str] | None = None,
+        order: Sequence[str] | None = None,
+        size: tuple[float, float] | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Return a matplotlib figure. Your own policies are in front, else Pace and BSFL.
 
-        It shows the model's quality over time; without training, round times and participation.
+        Args:
+            metric: "accuracy", "loss", "time", "participation" or "regret", a curve each; or the
+                name of a metric, a bar for each policy. None: the model's quality over time or,
+                without training, time and participation.
+            policies: Labels of the policies to show; None: all.
+            order: Labels in the order of the legend; None: as in `policies`.
+            size: Width and height in inches.
+            ax: Matplotlib axes to draw one metric on; None: a new figure.
         """
         with optional_imports():
             from bsfl.report import figures_matplotlib
-            from bsfl.report.scenario import learning_plot, time_plot
-        return figures_matplotlib.draw(
-            (learning_plot if self.summary.target else time_plot)(self.results)
-        )
+            from bsfl.report.scenario import comparison_plot
+        if ax is not None and metric is None:
+            raise InvalidInput(
+                "axes hold one panel: give a metric, such as plot('accuracy', ax=ax)"
+            )
+        labels = list(self.summary.policies if policies is None else policies)
+        first = [label for label in order or () if policies is None or label in labels]
+        labels = [*first, *(label for label in labels if label not in first)]
+        shown = comparison_plot(self.results, self.summary, metric, labels)
+        return figures_matplotlib.draw(shown, size=size, ax=ax)
 
     def report(self, path: str | Path) -> Path:
         """Write one page if the path ends in .html, otherwise a folder; return the path."""

@@ -1,6 +1,8 @@
 """Plots as files: PNG and PDF by matplotlib."""
 
+import textwrap
 import warnings
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,8 @@ STYLE: Any = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
+    "pdf.fonttype": 42,  # TrueType: many venues reject Type 3
+    "ps.fonttype": 42,
     "savefig.dpi": 150,
     "svg.hashsalt": "bsfl",
     "text.usetex": False,
@@ -49,7 +53,12 @@ STYLE: Any = {
 
 
 class Sheet(Figure):
-    """A figure that a notebook shows by itself."""
+    """A figure that a notebook shows by itself, and whose files hold TrueType fonts."""
+
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """Write the figure; see matplotlib.figure.Figure.savefig."""
+        with mpl.rc_context(STYLE):
+            super().savefig(*args, **kwargs)
 
     def _repr_png_(self) -> bytes:
         with BytesIO() as file:
@@ -68,33 +77,53 @@ def save(plot: Plot, folder: Path) -> None:
 
 
 @mpl.rc_context(STYLE)
-def draw(plot: Plot) -> Figure:
-    """Return a plot as a figure with one legend; nothing global is changed."""
+def draw(plot: Plot, *, size: tuple[float, float] | None = None, ax: Axes | None = None) -> Figure:
+    """Return a plot as a figure with one legend; nothing global is changed.
+
+    Args:
+        plot: What to draw.
+        size: Width and height in inches; None: by the number of panels.
+        ax: Axes of a figure of the user's own, for a plot with one panel.
+    """
+    if ax is not None:
+        [panel] = plot.panels
+        _draw_panel(ax, panel, plot)
+        handles = _handles([ax], plot)
+        if len(handles) > 1:
+            ax.legend(handles.values(), handles.keys(), fontsize="small")
+        return ax.get_figure(root=True)  # type: ignore[return-value]
     rows, columns = plot.shape
     shrink = 1.0 if columns < 3 else 0.75
     width, height = (shrink * inches for inches in PANEL_INCHES)
-    figure = Sheet(figsize=(width * columns, height * rows + 0.3))
+    figure = Sheet(figsize=size or (width * columns, height * rows + 0.3))
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(grid, plot.panels, strict=False):
         _draw_panel(axes, panel, plot)
     for axes in grid[len(plot.panels) :]:
         axes.set_visible(False)
+    handles = _handles(grid, plot)
+    if len(handles) > 1:
+        widest = ICON_INCHES + LETTER_INCHES * max(map(len, handles))
+        n_fitting = max(1, int(figure.get_figwidth() / widest))
+        n_columns = min(len(handles), LEGEND_COLUMNS, n_fitting)
+        more_rows = -(-len(handles) // n_columns) - 1
+        if size is None:
+            figure.set_figheight(figure.get_figheight() + LINE_INCHES * more_rows)
+        where: Any = {"loc": "outside lower center", "ncols": n_columns}
+        figure.legend(handles.values(), handles.keys(), **where)
+    if plot.title:
+        n_letters = int(figure.get_figwidth() / LETTER_INCHES)
+        figure.suptitle(textwrap.fill(plain(plot.title), n_letters), fontsize=11)
+    return figure
+
+
+def _handles(grid: Iterable[Axes], plot: Plot) -> dict[str, Any]:
+    """Return what a legend shows, by label, in its order."""
     found = [axes.get_legend_handles_labels() for axes in grid]
     handles = {name: h for hs, names in found for h, name in zip(hs, names, strict=True)}
     marks = [mark for panel in plot.panels for mark in panel.marks]
     named = dict.fromkeys(plain(mark.label) for mark in plot.legend(marks))
-    handles = {name: handles[name] for name in named if name in handles}
-    if len(handles) > 1:
-        widest = ICON_INCHES + LETTER_INCHES * max(map(len, handles))
-        room = max(1, int(figure.get_figwidth() / widest))
-        n_columns = min(len(handles), LEGEND_COLUMNS, room)
-        more_rows = -(-len(handles) // n_columns) - 1
-        figure.set_figheight(figure.get_figheight() + LINE_INCHES * more_rows)
-        where: Any = {"loc": "outside lower center", "ncols": n_columns}
-        figure.legend(handles.values(), handles.keys(), **where)
-    if plot.title:
-        figure.suptitle(plain(plot.title), fontsize=11)
-    return figure
+    return {name: handles[name] for name in named if name in handles}
 
 
 def plain(text: str) -> str:
@@ -112,7 +141,11 @@ def _draw_panel(axes: Axes, panel: Panel, plot: Plot) -> None:
         _draw_mark(axes, mark, plot.look(mark), place)
     if bars:
         _draw_bars(axes, bars, plot)
-    axes.set(xlabel=plain(panel.x), ylabel=plain(panel.y), title=plain(panel.title))
+    sheet = axes.get_figure(root=True)
+    assert sheet
+    n_letters = int(axes.get_position().width * sheet.get_figwidth() / LETTER_INCHES)
+    title = textwrap.fill(plain(panel.title), max(n_letters, 10))
+    axes.set(xlabel=plain(panel.x), ylabel=plain(panel.y), title=title)
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if name in panel.log:
             axes.set(**{f"{name}scale": "log"})
@@ -143,8 +176,8 @@ def _draw_mark(axes: Axes, mark: Mark, look: Look, place: int) -> None:
             own |= {"marker": marker, "ms": 4} if not mark.is_grey or mark.has_markers else {}
             own |= {} if mark.has_markers else {"markevery": some(len(mark.x), place)}
             axes.plot(mark.x, mark.y, **own)
-            if mark.half is not None:
-                low, high = mark.y - mark.half, mark.y + mark.half
+            if mark.band is not None:
+                low, high = mark.band
                 faint: Any = {"alpha": 0.2 if look.is_ours else 0.1, "lw": 0, "zorder": front - 1}
                 axes.fill_between(mark.x, low, high, color=look.colour, **faint)
         case Points():

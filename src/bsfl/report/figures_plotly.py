@@ -177,7 +177,7 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
                 at = some(len(x), place)
                 few = {"x": [x[i] for i in at], "y": [y[i] for i in at], "mode": "markers"}
                 drawn += [common | few | {"marker": marker | {"size": 8}, "hoverinfo": "skip"}]
-            if mark.half is not None:
+            if mark.band is not None:
                 drawn.insert(0, common | _band(mark, look))
             return drawn
         case Points():
@@ -214,8 +214,8 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
 
 
 def _band(mark: Line, look: Look) -> dict[str, Any]:
-    assert mark.half is not None
-    x, low, high = mark.x, mark.y - mark.half, mark.y + mark.half
+    assert mark.band is not None
+    x, (low, high) = mark.x, mark.band
     return {
         "x": _numbers(np.concatenate([x, x[::-1]])),
         "y": _numbers(np.concatenate([high, low[::-1]])),

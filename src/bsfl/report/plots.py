@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bsfl.experiments.statistics import band
 from bsfl.policies import POLICIES
 from bsfl.types import FloatArray
 
@@ -34,8 +33,8 @@ MARKERS = (
 )
 N_MARKERS = 8
 """Points of a curve that have a marker, which distinguishes a policy from others of its colour."""
-BAND_SEEDS = 3
-"""Seeds from which on curves have bands: with two, a band is 13 times as wide as their distance."""
+BAND_SEEDS = 4
+"""Seeds from which on curves have bands: fewer have no quartiles."""
 OURS = ("pace", "bsfl")
 """The policies of this library, which are drawn in front."""
 POLICY_LOOKS = {
@@ -67,12 +66,12 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Points that are joined; NaN breaks the line. `half` is half the height of a band."""
+    """Points that are joined; NaN breaks the line. `band` holds its lower and upper ends."""
 
     label: str
     x: Numbers
     y: Numbers
-    half: FloatArray | None = None
+    band: tuple[FloatArray, FloatArray] | None = None
     has_markers: bool = False
     is_grey: bool = False
 
@@ -162,6 +161,8 @@ class Plot:
         title: In a file.
         n_columns: In a file.
         has_file: Whether it is written as PNG and PDF.
+        front: Labels that are drawn in front, with thicker lines.
+        order: Labels in the order of the legend; the others follow.
     """
 
     name: str
@@ -171,6 +172,8 @@ class Plot:
     title: str = ""
     n_columns: int = 2
     has_file: bool = True
+    front: Sequence[str] = OURS
+    order: Sequence[str] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -182,27 +185,35 @@ class Plot:
         """Return how a mark is drawn: a policy the same in every figure, others in their order."""
         is_grey, name = _is_grey(mark), _look_name(mark)
         if not is_grey and name in POLICY_LOOKS:
-            return Look.of(POLICY_LOOKS[name], is_ours=name in OURS)
+            return Look.of(POLICY_LOOKS[name], is_ours=name in self.front)
         alike = [m for panel in self.panels for m in panel.marks if _is_grey(m) == is_grey]
         labels = list(dict.fromkeys(filter(None, map(_look_name, alike))))
         taken = [] if is_grey else [POLICY_LOOKS[k] for k in labels if k in POLICY_LOOKS]
         free = (i for i in count() if i not in taken)
         others = [k for k in labels if is_grey or k not in POLICY_LOOKS]
         i = dict(zip(others, free, strict=False)).get(name, 0)
-        return Look.of(i, is_grey=is_grey)
+        return Look.of(i, is_grey=is_grey, is_ours=not is_grey and name in self.front)
 
     def legend(self, labels: Iterable[Mark]) -> list[Mark]:
-        """Return marks in the order of a legend: ours, the others, what is grey."""
-        return sorted(labels, key=lambda mark: (_is_grey(mark), not self.look(mark).is_ours))
+        """Return marks in the order of a legend: those in front, the others, what is grey."""
+
+        def place(mark: Mark) -> tuple[bool, int, bool]:
+            order = list(self.order)
+            at = order.index(mark.label) if mark.label in order else len(order)
+            return _is_grey(mark), at, not self.look(mark).is_ours
+
+        return sorted(labels, key=place)
 
     def in_order(self, panel: Panel) -> list[Mark]:
-        """Return the marks of a panel from back to front: what is grey, the others, ours."""
+        """Return the marks of a panel from back to front: what is grey, the others, `front`."""
 
         def depth(mark: Mark) -> int:
             if _is_grey(mark):
                 return 0
             is_star = isinstance(mark, Points) and mark.is_star
-            return 4 if is_star else 1 + self.look(mark).is_ours * (1 + (mark.label == OURS[0]))
+            return (
+                4 if is_star else 1 + self.look(mark).is_ours * (1 + (mark.label in self.front[:1]))
+            )
 
         return sorted(panel.marks, key=depth)
 
@@ -216,10 +227,10 @@ def _is_grey(mark: Mark) -> bool:
 
 
 def curve(label: str, x: Numbers, runs: FloatArray) -> Line:
-    """Return the mean over seeds, [seed, x], with its 95 % band where there are enough of them."""
-    mean, half = band(runs)
-    is_known = len(runs) >= BAND_SEEDS and np.isfinite(half).all()
-    return Line(label=label, x=x, y=mean, half=half if is_known else None)
+    """Return the median over seeds, [seed, x], with a band from quartile to quartile."""
+    low, middle, high = np.percentile(runs, [25, 50, 75], axis=0)
+    has_band = len(runs) >= BAND_SEEDS and np.isfinite(runs).all()
+    return Line(label=label, x=x, y=middle, band=(low, high) if has_band else None)
 
 
 def some(n: int, place: int) -> list[int]:

@@ -1,21 +1,33 @@
 """The report of one scenario: a table, and figures that answer the next questions."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bsfl._core.registry import nearest
+from bsfl.errors import InvalidInput
 from bsfl.estimators.fairness import lorenz, participation
 from bsfl.experiments.headline import headline
 from bsfl.experiments.learning_spec import Learning
-from bsfl.experiments.metrics import evaluated, find_target, selections
+from bsfl.experiments.metrics import (
+    METRICS,
+    Target,
+    evaluated,
+    find_target,
+    selections,
+    time_to,
+)
 from bsfl.experiments.results import Results, read_manifest
-from bsfl.experiments.statistics import seeds_in_words
-from bsfl.experiments.summary import bound, summarise
+from bsfl.experiments.statistics import Interval, seeds_in_words
+from bsfl.experiments.summary import Summary, bound, summarise
 from bsfl.experiments.tables import summary_table
 from bsfl.learning.partition import Partition
+from bsfl.policies import POLICIES
 from bsfl.report.plots import (
     BAND_SEEDS,
+    OURS,
     Bars,
     Heat,
     Line,
@@ -30,6 +42,8 @@ from bsfl.report.report import Report
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.types import FloatArray, IntArray, RoundPlan
 
+Labels = Sequence[str] | None
+"""Policies to show, in the order of the legend; None: all."""
 N_POINTS = 300
 """Points of a curve; more cannot be seen."""
 FIRST_LOGARITHMIC_ROUND = 10
@@ -68,29 +82,51 @@ def scenario_report(results: Results) -> Report:
     )
 
 
-def learning_plot(results: Results) -> Plot:
+def policies_in_front(results: Results) -> tuple[str, ...]:
+    """Return the user's own policies, which are drawn in front, or else those of this library."""
+    policies = results.scenario.policies
+    own = tuple(label for label, one in policies.items() if one.name not in POLICIES)
+    return own or OURS
+
+
+def learning_plot(results: Results, labels: Labels = None) -> Plot:
     """Return test accuracy, where there is one, and test loss against virtual time."""
-    target = find_target(results)
+    target, labels = find_target(results), shown_labels(results, labels)
     has_accuracy = target.column == "test_accuracy"
     axes: dict[str, Any] = {"x": "virtual time (s)", "log": "" if has_accuracy else "y"}
     panels = []
     for column in ("test_accuracy", "test_loss") if has_accuracy else ("test_loss",):
-        policies = results.scenario.policies
-        curves = [curve(k, *learning_curves(results, k, column)) for k in policies]
+        curves = [curve(k, *learning_curves(results, k, column)) for k in labels]
         marks: list[Mark] = list(curves)
         is_target = column == target.column
         if is_target:
             marks.append(Rule(at=target.value, label=f"target {target}"))
+            marks += reached_marks(results, labels, target)
         limits = None if axes["log"] else settled(curves, [target.value] * is_target)
         panels.append(Panel(y=column.replace("_", " "), marks=marks, y_range=limits, **axes))
     return Plot(
         name="learning",
         question="Which policy learns fastest?",
-        caption=f"Quality of the model over virtual time. {_bands(results)} The first tenth of the "
-        "time, where all curves climb alike, may lie outside.",
+        caption=f"Quality of the model over virtual time. {_bands(results)} Curves are not "
+        "smoothed; the first tenth of the time may be outside of the axes. A policy's mark on the "
+        "target line is the median over seeds of the time at which the target was first reached; "
+        "the table has the mean.",
         panels=panels,
         title=_title(results),
+        front=policies_in_front(results),
+        order=labels,
     )
+
+
+def reached_marks(results: Results, labels: Sequence[str], target: Target) -> list[Mark]:
+    """Return a mark on the target line for every policy that reached it with most of the seeds."""
+    marks: list[Mark] = []
+    for label in labels:
+        time_s = float(np.median(time_to(results, label, target)))
+        if np.isfinite(time_s):
+            x, y = np.array([time_s]), np.array([target.value])
+            marks.append(Points(label="", like=label, x=x, y=y))
+    return marks
 
 
 def learning_curves(results: Results, label: str, column: str) -> tuple[FloatArray, FloatArray]:
@@ -119,11 +155,12 @@ def settled(curves: list[Line], others: list[float]) -> tuple[float, float] | No
     return (low - margin, high + margin) if margin > 0 else None
 
 
-def time_plot(results: Results) -> Plot:
+def time_plot(results: Results, labels: Labels = None) -> Plot:
     """Return virtual time against rounds, and the distribution of participation."""
+    labels = shown_labels(results, labels)
     even = np.array([0.0, 100.0])
     clocks, spread = [], [Line(label="all equal", x=even, y=even, is_grey=True)]
-    for label in results.scenario.policies:
+    for label in labels:
         clock = results.column(label, "clock_s")
         rounds = shown_rounds(clock.shape[1])
         clocks.append(curve(label, rounds, clock[:, rounds - 1]))
@@ -133,12 +170,13 @@ def time_plot(results: Results) -> Plot:
         0.0,
         (1 + 2 * MARGIN) * max(float(one.y.max()) for one in clocks),
     )  # no time is negative
-    x, y = "clients, least served first (%)", "share of all participations (%)"
+    x, y = "clients, fewest participations first (%)", "share of all participations (%)"
     return Plot(
         name="time",
         question="How long do rounds take, and which clients take part?",
         caption="Time: the flatter, the shorter the rounds. Participation: the nearer to the "
-        f"straight line, the more evenly clients took part. {_bands(results)}",
+        "straight line, the more evenly clients took part; a participation is a response that "
+        f"entered the model. {_bands(results)}",
         panels=[
             Panel(
                 x="round", y="virtual time (s)", title="Time spent", marks=clocks, y_range=limits
@@ -146,14 +184,17 @@ def time_plot(results: Results) -> Plot:
             Panel(x=x, y=y, title="Participation (Lorenz curve)", marks=spread),
         ],
         title=_title(results),
+        front=policies_in_front(results),
+        order=labels,
     )
 
 
-def regret_plot(results: Results) -> Plot:
+def regret_plot(results: Results, labels: Labels = None) -> Plot:
     """Return cumulative regret against rounds, on plain and on logarithmic axes."""
+    labels = shown_labels(results, labels)
     rounds = shown_rounds(results.scenario.rounds)
     late = rounds[rounds >= min(FIRST_LOGARITHMIC_ROUND, results.scenario.rounds)]
-    curves = {k: results.cumulative(k, "regret") for k in results.scenario.policies}
+    curves = {k: results.cumulative(k, "regret") for k in labels}
     plain = [curve(k, rounds, own[:, rounds - 1]) for k, own in curves.items()]
     positive = {k: own[:, late - 1] for k, own in curves.items() if own[:, late - 1].min() > 0}
     log = [curve(k, late, own) for k, own in positive.items()]
@@ -177,7 +218,71 @@ def regret_plot(results: Results) -> Plot:
             ),
         ],
         title=_title(results),
+        front=policies_in_front(results),
+        order=labels,
     )
+
+
+def metric_plot(results: Results, summary: Summary, name: str, labels: Labels = None) -> Plot:
+    """Return one metric: a bar for every policy, with its 95 % interval over seeds."""
+    labels, metric = shown_labels(results, labels), METRICS[name]
+    bars = []
+    for label in labels:
+        one = summary.interval(label, name) or Interval(np.nan, np.nan, np.nan)
+        half = np.nan_to_num(np.array([one.high - one.mean]))
+        bars.append(
+            Bars(label=label, names=[""], height=np.array([one.mean]), half=half, is_stacked=False)
+        )
+    return Plot(
+        name=name,
+        caption=f"{metric.about}; means with 95 % intervals over seeds.",
+        panels=[Panel(y=name, marks=bars, starts_at_0="y")],
+        title=_title(results),
+        front=policies_in_front(results),
+        order=labels,
+    )
+
+
+CURVES = {
+    "accuracy": (learning_plot, "test accuracy"),
+    "loss": (learning_plot, "test loss"),
+    "time": (time_plot, "virtual time (s)"),
+    "participation": (time_plot, "share of all participations (%)"),
+    "regret": (regret_plot, "cumulative regret (reward units)"),
+}
+"""Curves by name: the plot that has them, and the y axis of the panel."""
+
+
+def comparison_plot(
+    results: Results, summary: Summary, metric: str | None, labels: Labels = None
+) -> Plot:
+    """Return the main plot, or the one panel of a curve or a metric."""
+    if metric is None:
+        return (learning_plot if summary.target else time_plot)(results, labels)
+    if metric in CURVES:
+        make, y = CURVES[metric]
+        if make is learning_plot and not summary.target:
+            raise InvalidInput(f"there is no {metric} without [learning]")
+        if make is regret_plot and not results.scenario.objective:
+            raise InvalidInput("there is no regret without [objective]")
+        plot = make(results, labels)
+        panels = [panel for panel in plot.panels if panel.y == y][:1]
+        if not panels:
+            raise InvalidInput(f"the task has no {metric}")
+        return replace(plot, panels=panels)
+    known = {name for own in summary.policies.values() for name in own}
+    if metric not in known:
+        raise InvalidInput(f"unknown metric {metric!r}{nearest(metric, [*CURVES, *known])}")
+    return metric_plot(results, summary, metric, labels)
+
+
+def shown_labels(results: Results, labels: Labels) -> list[str]:
+    """Return the labels to show; None: all."""
+    known = list(results.scenario.policies)
+    for label in labels or ():
+        if label not in known:
+            raise InvalidInput(f"no policy is called {label!r}{nearest(label, known)}")
+    return known if labels is None else list(labels)
 
 
 def data_plot(results: Results, clients: SimulatedClients) -> Plot:
@@ -308,15 +413,16 @@ def in_order(value: FloatArray | IntArray, most: int) -> IntArray:
 
 
 def _bands(results: Results) -> str:
-    """Return what the bands of curves are, or that there are none."""
+    """Return what curves and their bands are."""
+    if results.seeds == 1:
+        return "One seed."
     if results.seeds >= BAND_SEEDS:
-        return "Bands are 95 % intervals over seeds."
-    return f"{seeds_in_words(results.seeds).capitalize()}: too few for bands."
+        return "Curves are medians over seeds, bands reach from quartile to quartile."
+    return f"Curves are medians over {results.seeds} seeds, too few for bands."
 
 
 def _title(results: Results) -> str:
     scenario = results.scenario
-    seeds = seeds_in_words(results.seeds, ", 95 % bands" * (results.seeds >= BAND_SEEDS))
-    return (
-        f"{scenario.title} (K = {scenario.clients.n_clients}, m = {scenario.cohort_size}, {seeds})"
-    )
+    bands = ", medians and quartiles" * (results.seeds >= BAND_SEEDS)
+    size = f"K = {scenario.clients.n_clients:,}, m = {scenario.cohort_size:,}"
+    return f"{scenario.title} ({size}, {seeds_in_words(results.seeds, bands)})"

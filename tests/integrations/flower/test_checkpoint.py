@@ -1,6 +1,7 @@
 """A server that was killed resumes with its model, its strategy's arrays and its scheduler."""
 
 import errno
+import itertools
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
 from bsfl import Scheduler
 from bsfl.errors import CorruptFile, InvalidInput
+from bsfl.integrations.flower import checkpoint
 from bsfl.integrations.flower.checkpoint import Checkpoint
 
 
@@ -112,12 +114,26 @@ def test_a_damaged_model_is_rejected(content, tmp_path):
 
 
 def test_a_full_disk_costs_no_training(tmp_path, monkeypatch, caplog):
-    def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    """The disk is full in the first two of four rounds, for the model and for the scheduler."""
 
-    monkeypatch.setattr("bsfl.integrations.flower.checkpoint.replace_file", full)
-    saving(tmp_path).start(3)
-    assert caplog.text.count("model.npz cannot be written") == 1
+    def until_round(function, n):
+        calls = itertools.count(1)
+
+        def on_a_full_disk(*args, **kwargs):
+            if next(calls) <= n:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return function(*args, **kwargs)
+
+        return on_a_full_disk
+
+    monkeypatch.setattr(checkpoint, "replace_file", until_round(checkpoint.replace_file, 2))
+    monkeypatch.setattr(Scheduler, "save", until_round(Scheduler.save, 2))
+    run = saving(tmp_path).start(4)
+    assert [len(played.kept) for played in run.rounds] == [3] * 4
+    for name in ("model.npz", "scheduler.bsfl"):
+        assert caplog.text.count(f"{name} cannot be written") == 1
+        assert caplog.text.count(f"{name} is written again") == 1
+    assert Scheduler.load(tmp_path / "scheduler.bsfl").round == 4
 
 
 def test_wrong_use(tmp_path):

@@ -108,17 +108,13 @@ def test_over_selection_keeps_the_first_replies_and_learns_from_the_others():
     assert sum(played.n_late for played in run.rounds) >= 1
 
 
-@pytest.mark.parametrize("place", ["Scheduler", "Selected"])
-def test_as_many_are_invited_as_it_takes(place):
-    in_scheduler, in_selected = {}, {}
-    (in_scheduler if place == "Scheduler" else in_selected)["over_selection"] = "auto"
-    scheduler = Scheduler(UniformRandom(), cohort_size=4, **in_scheduler)
-    nodes = fleet(*[1.0] * 12)
-    run = train(nodes, rounds=2, scheduler=scheduler, deadline_s=10.0, **in_selected)
-    assert run.strategy.limits.max_invited == 8
-    for played in run.rounds:  # no client can have been late twice before
-        assert 6 <= len(played.cohort) <= 8, "at least 1.3 and at most twice as many"
-        assert len(played.kept) == 4
+def test_over_selection_is_that_of_selected_or_of_the_scheduler():
+    for own, given in ((1.0, "auto"), ("auto", None)):
+        scheduler = Scheduler(UniformRandom(), cohort_size=4, over_selection=own)
+        run = train(fleet(*[1.0] * 12), scheduler=scheduler, over_selection=given)
+        assert run.strategy.limits.max_invited == 8
+        assert 6 <= len(run.cohorts[0]) <= 8, "at least 1.3 and at most twice as many"
+        assert len(run.rounds[0].kept) == 4
 
 
 # --- failures -------------------------------------------------------------------------------------

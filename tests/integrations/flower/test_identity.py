@@ -6,13 +6,10 @@ import logging
 import pytest
 from fake_federation import federation, train
 from fake_grid import FakeGrid, fleet
-from flwr.proto.node_pb2 import NodeInfo
 
 from bsfl import BSFL, Scheduler, UniformRandom
 from bsfl.errors import NotEnoughClients
 from bsfl.integrations.flower.identity_queries import has_query_handler
-from bsfl.integrations.flower.node_registry import NodeRegistry
-from fake_clock import FakeClock
 
 
 def nameless(*takes, reports=True, **settings):
@@ -114,15 +111,13 @@ def test_what_was_learned_of_a_node_goes_with_it_to_its_name(tmp_path):
 # --- queries --------------------------------------------------------------------------------------
 
 
-def test_an_app_with_a_query_handler_is_queried(with_handler):
+def test_only_an_app_with_a_query_handler_is_queried(monkeypatch):
+    handles = "bsfl.integrations.flower.options.has_query_handler"
+    monkeypatch.setattr(handles, lambda: True)
     run = train(silent(1.0, 1.0, 1.0), rounds=2)
-    assert run.grid.queries == ["0", "1", "2"], "once each"
-    assert run.clients == ["0", "1", "2"]
+    assert run.grid.queries == run.clients == ["0", "1", "2"], "once each"
     assert {*run.cohorts[0]} <= {"0", "1", "2"}, "known from the first round on"
-
-
-def test_an_app_without_a_query_handler_is_never_queried(monkeypatch):
-    monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: False)
+    monkeypatch.setattr(handles, lambda: False)
     assert train(silent(1.0, 1.0), rounds=2, identity="partition-id").grid.queries == []
 
 
@@ -200,27 +195,28 @@ def test_names_are_all_numbers_or_all_text():
 
 
 class Second(FakeGrid):
-    """Node 202 comes after the second round with the name of client 1; 102 goes after the 4th."""
+    """Node 202 comes after round 2 with the name of client 1; 102 is away in rounds 6 and 7."""
 
     key = b""
 
     def push_messages(self, messages):
-        if self.sent.count(101) == 2 and 202 not in self.nodes:
+        n_rounds = self.sent.count(101)
+        if n_rounds == 2 and 202 not in self.nodes:
             self.nodes[202] = fleet(1, 1, registered_at="9", public_key=self.key)[102]
             self.online |= {202}
-        if self.sent.count(101) == 4:
-            self.online -= {102}
+        self.online = self.online - {102} if n_rounds in (4, 5) else self.online | {102}
         return super().push_messages(messages)
 
 
 def test_the_living_holder_keeps_its_name(caplog):
     nodes = fleet(1.0, 2.0, 3.0)
-    run = train(nodes, 7, cohort_size=3, min_clients=2, deadline_s=10.0, grid=Second)
+    run = train(nodes, 9, cohort_size=3, min_clients=2, deadline_s=10.0, grid=Second)
     assert run.clients == ["0", "1", "2"], "no unseen client"
-    assert run.grid.sent.count(102) == 5, "as long as it is there"
-    assert [node for node in run.grid.sent if node in (102, 202)] == [*[102] * 5, *[202] * 2]
-    (warning,) = warnings(caplog)
-    assert "node 202 reports the name '1', as node 102 does" in warning
+    sent = [node for node in run.grid.sent if node in (102, 202)]
+    assert sent == [*[102] * 5, *[202] * 4], "also when the first holder is back"
+    first, second = warnings(caplog)
+    assert "node 202 reports the name '1', as node 102 does" in first
+    assert "node 102 reports the name '1', as node 202 does" in second
 
 
 def test_the_same_public_key_takes_over_at_once(caplog):
@@ -265,28 +261,6 @@ def test_a_thief_that_reports_a_name_in_its_reply_is_not_invited_again(caplog):
 def test_an_error_counts_nodes_that_share_a_name():
     with pytest.raises(NotEnoughClients, match="3 have a name .1 distinct., 1 are free"):
         train(fleet(1, 1, 1), identity=lambda node: "same")
-
-
-def test_a_node_that_returns_does_not_take_its_name_back():
-    registry = NodeRegistry("auto", FakeClock())
-    nodes = [NodeInfo(node_id=n, name="ann", registered_at=str(n)) for n in (1, 2)]
-
-    class Grid:
-        def get_nodes(self):
-            return nodes
-
-    def holder(*online):
-        registry.update(Grid(), set(online))
-        return registry.clients().get("ann")
-
-    assert holder(1, 2) == 1
-    registry.mark_invited([1])
-    assert holder(2) == 2
-    registry.mark_invited([2])
-    assert holder(1, 2) == 2, "the living holder"
-    assert holder(1) == 1
-    registry.forget({"ann"})
-    assert holder(1, 2) == 1, "a node that is online is not forgotten"
 
 
 # --- query handlers in the source of an app -------------------------------------------------------

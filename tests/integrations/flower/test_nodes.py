@@ -9,8 +9,6 @@ from flwr.serverapp.strategy import FedAvg
 
 from bsfl.errors import NotEnoughClients
 
-# --- waiting --------------------------------------------------------------------------------------
-
 
 def test_too_few_clients_is_an_error_not_a_wait_for_ever():
     with pytest.raises(
@@ -40,35 +38,24 @@ def test_fewer_clients_than_the_cohort_if_allowed(over_selection):
     assert len(run.rounds[0].kept) == 2
 
 
-# --- eligible nodes -------------------------------------------------------------------------------
-
-
-def test_only_eligible_nodes_train_and_evaluate():
-    nodes = fleet(1, 1, 1, 1)
-    run = train(nodes, rounds=6, eligible=lambda node: node.name != "2", strategy=FedAvg())
-    assert set(run.clients) == {"0", "1", "3"}
-    assert 103 not in run.grid.sent
-
-
-def test_eligibility_is_checked_before_every_round():
+def test_only_nodes_that_are_eligible_before_a_round_train_and_evaluate():
     allowed = {"0", "1"}
-    run = train(fleet(1, 1, 1), eligible=lambda node: node.name in allowed)
+    options = {"eligible": lambda node: node.name in allowed, "wait_s": 5.0}
+    run = train(fleet(1, 1, 1, 1), rounds=3, strategy=FedAvg(), **options)
     allowed ^= {"0", "2"}
-    assert run.start().cohorts == [["0", "1"], ["1", "2"]]
-
-
-def test_too_few_eligible_nodes_are_counted():
-    with pytest.raises(NotEnoughClients, match="3 nodes .* 1 are eligible, 1 are free"):
-        train(fleet(1, 1, 1), eligible=lambda node: node.name == "0", wait_s=5.0)
+    run.start(3)
+    assert run.cohorts == [*[["0", "1"]] * 3, *[["1", "2"]] * 3]
+    assert set(run.clients) == {"0", "1", "2"}
+    assert 104 not in run.grid.sent
+    allowed.clear()
+    with pytest.raises(NotEnoughClients, match="4 nodes .* 0 are eligible, 0 are free"):
+        run.start()
 
 
 def test_a_function_that_fails_for_a_node_leaves_it_out(caplog):
     run = train(fleet(1, 1, 1), rounds=3, eligible=lambda node: 1 / int(node.name) > 0)
     assert 101 not in run.grid.sent
     assert caplog.text.count("your eligible function failed for node 101") == 1
-
-
-# --- nodes that come and go -----------------------------------------------------------------------
 
 
 def test_a_client_leaves_after_a_long_absence_and_is_remembered():

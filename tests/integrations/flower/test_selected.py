@@ -1,6 +1,5 @@
 """Selected on a federation without processes: rounds, the state file, and wrong use."""
 
-import errno
 import logging
 
 import numpy as np
@@ -181,24 +180,6 @@ def test_a_relative_state_path_does_not_follow_the_working_folder(tmp_path, monk
     run.start()
     assert (tmp_path / "phones.bsfl").is_file()
     assert f"saved in {tmp_path / 'phones.bsfl'}" in caplog.text
-
-
-def test_a_full_disk_costs_no_training(tmp_path, monkeypatch, caplog):
-    """The disk is full in the first two of four rounds."""
-    save, n_saved = Scheduler.save, []
-
-    def on_a_full_disk(self, path, **options):
-        n_saved.append(path)
-        if len(n_saved) < 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save(self, path, **options)
-
-    monkeypatch.setattr(Scheduler, "save", on_a_full_disk)
-    path = tmp_path / "scheduler.bsfl"
-    run = train(fleet(1.0, 1.0), rounds=4, state_path=path)
-    assert [len(played.kept) for played in run.rounds] == [2] * 4
-    assert caplog.text.count("cannot be written") == caplog.text.count("is written again") == 1
-    assert Scheduler.load(path).round == 4
 
 
 # --- wrong use ------------------------------------------------------------------------------------

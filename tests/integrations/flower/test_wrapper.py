@@ -122,9 +122,6 @@ def test_other_messages_are_sent_as_usual():
     assert len(run.strategy.replies) == 1
 
 
-# --- strategies that train others than they are given ---------------------------------------------
-
-
 class Pair(FedAvg):
     def configure_train(self, *args):
         return list(super().configure_train(*args))[:2]

@@ -93,6 +93,9 @@ def test_the_deadline_ends_a_round():
     flow.run()
     assert flow.sent == [{"targets": ["a", "b"], "timeout": 10, "min": None}]
     assert (flow.round_results[0].kept, flow.round_results[0].timeouts) == (("a",), ("b",))
+    without = Mine(takes={"a": 1.0, "b": None})
+    without.run()
+    assert without.round_results[0].failed == ("b",), "NVFlare ended the round: the site is gone"
 
 
 def test_over_selection_keeps_the_first_and_learns_from_late_responses():
@@ -107,12 +110,6 @@ def test_over_selection_keeps_the_first_and_learns_from_late_responses():
     assert flow.unknown == ["c"]
     assert flow.scheduler.client("c")["latency_s"] == pytest.approx(8.0)
     assert sorted(flow.scheduler.in_flight) == ["a", "b"], "c is idle again"
-
-
-def test_a_site_that_is_gone_has_failed_without_a_deadline():
-    flow = Mine(takes={"a": 1.0, "b": None})
-    flow.run()
-    assert (flow.round_results[0].kept, flow.round_results[0].failed) == (("a",), ("b",))
 
 
 def test_an_empty_response_is_a_failure_and_each_site_counts_once():
@@ -139,14 +136,11 @@ def test_waiting_for_a_model_is_the_same_round():
 
 def test_what_was_learned_is_kept_and_read(tmp_path):
     path = tmp_path / "scheduler.bsfl"
+    settings = {"policy": "bsfl", "settings": {"alpha": 3.0}, "state_path": str(path)}
     for n in (1, 2):
-        Mine(takes={"a": 1.0, "b": 2.0}, rounds=3, state_path=str(path)).run()
-        assert Scheduler.load(path).round == 3 * n
-
-
-def test_settings_make_the_policy():
-    flow = Mine(takes={"a": 1.0, "b": 1.0}, policy="bsfl", settings={"alpha": 3.0})
-    assert flow.scheduler.policy.alpha == 3.0
+        flow = Mine(takes={"a": 1.0, "b": 2.0}, rounds=3, **settings)
+        flow.run()
+        assert (Scheduler.load(path).round, flow.scheduler.policy.alpha) == (3 * n, 3.0)
 
 
 def test_without_nvflare_the_pip_line_is_named(monkeypatch):

@@ -15,19 +15,10 @@ from bsfl.errors import InvalidInput, NotEnoughClients
 class Saving(FedAvg):
     """As Flower's advanced examples have it: a setter, an own start and an own configure_train."""
 
-    rate_set = 1.0
     configured = ()
 
     def set_save_path(self, path):
         self.save_path = path
-
-    @property
-    def rate(self):
-        return self.rate_set
-
-    @rate.setter
-    def rate(self, value):
-        self.rate_set = value
 
     def configure_train(self, server_round, arrays, config, grid):
         self.configured = (*self.configured, server_round)
@@ -42,11 +33,10 @@ def test_a_strategy_with_setters_and_a_loop_of_its_own():
     inner = Saving(fraction_evaluate=0.0)
     run = federation(fleet(1, 1, 1), strategy=inner)
     run.strategy.set_save_path("/models")
-    run.strategy.rate, run.strategy.note = 0.5, "mine"
-    assert (inner.save_path, inner.rate_set, inner.note) == ("/models", 0.5, "mine")
+    run.strategy.note = "mine"
+    assert (inner.save_path, inner.note) == ("/models", "mine")
     run.start(2)
-    assert (run.strategy.best, run.strategy.rate) == ("/models", 0.5)
-    assert run.strategy.configured == (1, 2)
+    assert (run.strategy.best, run.strategy.configured) == ("/models", (1, 2))
     assert "bsfl-round-s" in run.result.train_metrics_clientapp[2]
     assert "configure_train" not in vars(inner), "restored"
 

@@ -21,8 +21,8 @@ RAISED, EXPIRED, GONE = 2, 3, 5
 class FakeNode:
     """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None: no reply.
 
-    `reports` is a config record of its training replies, `evaluates` how long it evaluates. `spoils`
-    changes its reply before it is sent, `repeats` times. The SuperLink knows whether it was
+    `reports` is a config record of its training replies; it evaluates for `evaluates` seconds and
+    replies to a query after `query_s`. `spoils` changes its reply before it is sent, `repeats` times. The SuperLink knows whether it was
     registered under its name, when, and its public key.
     """
 
@@ -31,6 +31,7 @@ class FakeNode:
     evaluates: float | None = 1.0
     fails: int | None = None
     handles_queries: bool = True
+    query_s: float = 0.5
     metrics: dict = field(default_factory=dict)
     reports: dict = field(default_factory=dict)
     spoils: object = None
@@ -100,7 +101,7 @@ class FakeGrid(Grid):
             reply = Message(RecordDict({"node-config": config}), reply_to=message)
         else:
             reply = Message(Error(RAISED, "No query function registered"), reply_to=message)
-        self._reply(message, reply, 0.5)
+        self._reply(message, reply, node.query_s)
 
     def _evaluate(self, node, message):
         self.evaluated.append(message.metadata.dst_node_id)

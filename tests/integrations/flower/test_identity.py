@@ -12,35 +12,23 @@ from bsfl.errors import NotEnoughClients
 from bsfl.integrations.flower.identity_queries import has_query_handler
 
 
-def nameless(*takes, reports=True, **settings):
+def nameless(*takes, **settings):
     """Return nodes as unmodified apps have them: registered without a name."""
-    nodes = fleet(*takes, is_registered=False, **settings)
+    return fleet(*takes, is_registered=False, **settings)
+
+
+def reporting(*takes, **settings):
+    """Return nodes without a name that report one in their training replies."""
+    nodes = nameless(*takes, **settings)
     for k, node in enumerate(nodes.values()):
-        node.reports = {"partition-id": k} if reports else {}
+        node.reports = {"partition-id": k}
     return nodes
-
-
-def silent(*takes, **settings):
-    """Return nodes without a name that do not report one in their training replies."""
-    return nameless(*takes, reports=False, **settings)
 
 
 @pytest.fixture
 def with_handler(monkeypatch):
     """Let the source of the app show a query handler."""
     monkeypatch.setattr("bsfl.integrations.flower.options.has_query_handler", lambda: True)
-
-
-def replying_after(run, delay):
-    """Let the reply to each query come after a delay that depends on its node."""
-    reply_after = run.grid._reply
-    run.grid._reply = lambda message, reply, seconds: reply_after(
-        message,
-        reply,
-        delay(message.metadata.dst_node_id)
-        if message.metadata.message_type == "query"
-        else seconds,
-    )
 
 
 def warnings(caplog):
@@ -59,7 +47,7 @@ def warnings(caplog):
         (fleet, "node-id", ["node-101", "node-102"]),
         (fleet, lambda node: f"phone {node.name}", ["phone 0", "phone 1"]),
         (fleet, lambda node: node.node_id, [101, 102]),
-        (silent, "auto", ["node-101", "node-102"]),
+        (nameless, "auto", ["node-101", "node-102"]),
     ],
 )
 def test_names_that_need_no_query(nodes, identity, clients, caplog):
@@ -72,14 +60,14 @@ def test_names_that_need_no_query(nodes, identity, clients, caplog):
 @pytest.mark.parametrize(("identity", "n_queries"), [("auto", 0), ("partition-id", 1)])
 def test_a_training_reply_reports_the_name(identity, n_queries):
     """Until then a client is identified by its node id; afterwards that one has left."""
-    run = train(nameless(1.0, 1.0, handles_queries=False), rounds=3, identity=identity)
+    run = train(reporting(1.0, 1.0, handles_queries=False), rounds=3, identity=identity)
     assert run.cohorts == [["node-101", "node-102"], ["0", "1"], ["0", "1"]]
     assert sorted(run.clients) == ["0", "1"]
     assert len(run.grid.queries) == n_queries, "one is queried to find out"
 
 
 def test_any_key_of_a_config_or_of_the_metrics_can_be_the_name():
-    nodes = nameless(1.0, 1.0, handles_queries=False)
+    nodes = reporting(1.0, 1.0, handles_queries=False)
     nodes[101].reports["client-name"], nodes[102].metrics["client-name"] = "ward 0", 1
     run = train(nodes, rounds=2, identity="client-name")
     assert sorted(run.clients) == ["1", "ward 0"]
@@ -87,7 +75,7 @@ def test_any_key_of_a_config_or_of_the_metrics_can_be_the_name():
 
 
 def test_the_first_name_that_a_node_reports_is_final():
-    nodes = silent(1.0, 1.0)
+    nodes = nameless(1.0, 1.0)
     nodes[101].reports = {"partition-id": 0}
     run = train(nodes, rounds=2)
     nodes[101].reports = {"partition-id": 7}
@@ -97,13 +85,13 @@ def test_the_first_name_that_a_node_reports_is_final():
 def test_what_was_learned_of_a_node_goes_with_it_to_its_name(tmp_path):
     """The policy does not take it for an unseen client again; no client is counted twice."""
     path, scheduler = tmp_path / "scheduler.bsfl", Scheduler(BSFL(), cohort_size=2)
-    run = train(nameless(*[1.0] * 6), rounds=3, scheduler=scheduler, state_path=path)
+    run = train(reporting(*[1.0] * 6), rounds=3, scheduler=scheduler, state_path=path)
     assert sorted(run.clients) == ["0", "1", "2", "3", "4", "5"]
     rows = run.scheduler.table()
     assert [row["participations"] for row in rows] == [1] * 6
     assert None not in [row["latency_s"] for row in rows]
     assert Scheduler.load(path).clients == run.clients
-    nodes = dict(zip(range(201, 207), nameless(*[1.0] * 6).values(), strict=True))
+    nodes = dict(zip(range(201, 207), reporting(*[1.0] * 6).values(), strict=True))
     again = train(nodes, rounds=3, scheduler=Scheduler(BSFL(), cohort_size=2), state_path=path)
     assert sorted(again.clients) == sorted(run.clients), "they are back"
 
@@ -114,15 +102,15 @@ def test_what_was_learned_of_a_node_goes_with_it_to_its_name(tmp_path):
 def test_only_an_app_with_a_query_handler_is_queried(monkeypatch):
     handles = "bsfl.integrations.flower.options.has_query_handler"
     monkeypatch.setattr(handles, lambda: True)
-    run = train(silent(1.0, 1.0, 1.0), rounds=2)
+    run = train(nameless(1.0, 1.0, 1.0), rounds=2)
     assert run.grid.queries == run.clients == ["0", "1", "2"], "once each"
     assert {*run.cohorts[0]} <= {"0", "1", "2"}, "known from the first round on"
     monkeypatch.setattr(handles, lambda: False)
-    assert train(silent(1.0, 1.0), rounds=2, identity="partition-id").grid.queries == []
+    assert train(nameless(1.0, 1.0), rounds=2, identity="partition-id").grid.queries == []
 
 
 def test_one_node_is_queried_first_if_the_source_does_not_show_a_handler(caplog):
-    run = train(silent(1, 1, 1, handles_queries=False), rounds=2, identity="partition-id")
+    run = train(nameless(1, 1, 1, handles_queries=False), rounds=2, identity="partition-id")
     assert len(run.grid.queries) == 1
     (warning,) = warnings(caplog)
     assert "has no query handler" in warning
@@ -130,7 +118,7 @@ def test_one_node_is_queried_first_if_the_source_does_not_show_a_handler(caplog)
 
 
 def test_a_node_without_a_name_is_identified_by_its_node_id(caplog):
-    nodes = silent(1.0, 1.0)
+    nodes = nameless(1.0, 1.0)
     nodes[102].handles_queries = False
     run = train(nodes, rounds=2, identity="partition-id")
     assert run.clients == ["0", "node-102"]
@@ -140,9 +128,9 @@ def test_a_node_without_a_name_is_identified_by_its_node_id(caplog):
 
 @pytest.mark.parametrize("unresponsive", [101, 103])
 def test_a_node_that_never_replies_to_its_query_delays_only_the_first_round(unresponsive):
-    run = federation(silent(1.0, 1.0, 1.0), identity="partition-id")
-    replying_after(run, lambda node: 1e9 if node == unresponsive else 0.5)
-    run.start(3)
+    nodes = nameless(1.0, 1.0, 1.0)
+    nodes[unresponsive].query_s = 1e9
+    run = train(nodes, rounds=3, identity="partition-id")
     assert set(run.clients) == {"0", "1", "2"} - {str(unresponsive - 101)}
     assert 15.0 <= run.seconds <= 20.0
 
@@ -150,9 +138,10 @@ def test_a_node_that_never_replies_to_its_query_delays_only_the_first_round(unre
 @pytest.mark.parametrize(("wait_s", "n_clients"), [(300.0, 6), (25.0, 2)])
 def test_replies_that_keep_coming_are_waited_for_until_wait_s(with_handler, wait_s, n_clients):
     """Each node reports its name ten seconds after the one before."""
-    run = federation(silent(1, 1, 1, 1, 1, 1), wait_s=wait_s)
-    replying_after(run, lambda node: 10.0 * (node - 100))
-    run.start()
+    nodes = nameless(1, 1, 1, 1, 1, 1)
+    for k, node in enumerate(nodes.values(), 1):
+        node.query_s = 10.0 * k
+    run = train(nodes, wait_s=wait_s)
     assert len(run.clients) == n_clients
     assert 10.0 * n_clients <= run.seconds <= 10.0 * n_clients + 7.0
 
@@ -242,11 +231,10 @@ def test_of_nodes_that_are_there_from_the_start_the_first_to_register_has_the_na
 
 def test_a_fast_reply_does_not_win_a_name(with_handler):
     """The thief reports the name long before the node that registered first."""
-    nodes = silent(1.0, 1.0, 1.0)
+    nodes = nameless(1.0, 1.0, 1.0, query_s=9.0)
+    nodes[102].query_s = 0.5
     nodes[102].name, nodes[101].registered_at, nodes[102].registered_at = "0", "1", "2"
-    run = federation(nodes)
-    replying_after(run, lambda node: 0.5 if node == 102 else 9.0)
-    assert 102 not in run.start(3).grid.sent[3:]
+    assert 102 not in train(nodes, rounds=3).grid.sent[3:]
 
 
 def test_a_thief_that_reports_a_name_in_its_reply_is_not_invited_again(caplog):

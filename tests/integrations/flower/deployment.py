@@ -83,6 +83,11 @@ class Deployment:
         )
         self.wait(lambda: responds(f"http://{self.address}/health"), "the SuperLink")
 
+    def start_nodes(self, configs):
+        """Start SuperNodes 0, 1, ... with these configurations."""
+        for number, config in enumerate(configs):
+            self.start_node(**{"partition": number, "n_partitions": len(configs), **config})
+
     def start_node(
         self, partition, n_partitions, number=None, program=("flower-supernode",), **config
     ):
@@ -122,33 +127,49 @@ class Deployment:
 
 
 class Probe:
-    """The example app with a server that follows a plan and notes every round."""
+    """The example app, with a server that follows a plan and notes every round."""
 
-    def __init__(self, folder, *, slow_s, slow_share):
-        self.app, self.plan, self.out = folder / "app", folder / "plan.json", folder / "rounds"
+    def __init__(self, deployment, strategies, order, *, n_rounds, slow_s, slow_share):
+        """Write the app, and the plan: settings by name, names in their order, rounds at a time."""
+        folder = deployment.folder
+        self.deployment, self.app, self.out = deployment, folder / "app", folder / "rounds"
+        self.log, self.process = folder / "run.log", None
         shutil.copytree(EXAMPLE, self.app, ignore=shutil.ignore_patterns("__pycache__"))
         for part in ("probe_server.py", "probe_client.py"):
             shutil.copy(HERE / "probe" / part, self.app / "flower_app")
-        project = (self.app / "pyproject.toml").read_text()
-        head, _, _ = project.partition("[tool.flwr.app.config]")
-        head = head.replace(".server_app:", ".probe_server:").replace(
-            ".client_app:", ".probe_client:"
-        )
-        config = f'plan = "{self.plan}"\nslow-s = {slow_s}\nslow-share = {slow_share}\n'
-        (self.app / "pyproject.toml").write_text(f"{head}[tool.flwr.app.config]\n{config}")
+        plan = {"strategies": strategies, "order": order, "n_rounds": n_rounds}
+        (folder / "plan.json").write_text(json.dumps({**plan, "out": str(self.out)}))
+        config = {"plan": str(folder / "plan.json"), "slow-s": slow_s, "slow-share": slow_share}
+        project = (self.app / "pyproject.toml").read_text().partition("[tool.flwr.app.config]")[0]
+        project = project.replace(".server_app:", ".probe_server:")
+        project = project.replace(".client_app:", ".probe_client:")
+        lines = "".join(f"{key} = {json.dumps(it)}\n" for key, it in config.items())
+        (self.app / "pyproject.toml").write_text(f"{project}[tool.flwr.app.config]\n{lines}")
         self.out.touch()
 
-    def follow(self, strategies, order, n_rounds=1):
-        """Write the plan: settings by name, the names in their order, and rounds at a time."""
-        plan = {"strategies": strategies, "order": order, "n_rounds": n_rounds}
-        plan["out"] = str(self.out)
-        self.plan.write_text(json.dumps(plan))
+    def start(self):
+        """Start the app, also after its server was killed."""
+        self.process = self.deployment.run(self.app)
 
     def rounds(self, name=None):
         """Return the rounds that were played so far, of one strategy or all."""
         lines = self.out.read_text().splitlines(keepends=True)
         notes = [json.loads(line) for line in lines if line.endswith("\n")]
         return [note for note in notes if name in (None, note["name"])]
+
+    def finish(self, n_rounds):
+        """Wait until so many rounds were played, and return them; fail if the run ends before."""
+        self.deployment.wait(
+            lambda: len(self.rounds()) >= n_rounds or self.process.poll() is not None,
+            f"round {n_rounds}",
+        )
+        assert len(self.rounds()) >= n_rounds, self.deployment.logs()
+        return self.rounds()
+
+    def until(self, condition, what, since=0):
+        """Wait for a round of which a condition holds, and return its index."""
+        self.deployment.wait(lambda: any(map(condition, self.rounds()[since:])), what)
+        return next(n for n, note in enumerate(self.rounds()) if n >= since and condition(note))
 
 
 def processes_of(home):

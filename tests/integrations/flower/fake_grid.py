@@ -21,9 +21,9 @@ RAISED, EXPIRED, GONE = 2, 3, 5
 class FakeNode:
     """One SuperNode; `takes` is its latency in seconds, or an iterator of them, None: no reply.
 
-    `reports` is a config record of its training replies. What the SuperLink knows of it: whether it
-    was registered under its name, when, and its public key. `spoils` changes its reply before it is
-    sent, `repeats` times. `evaluates` is how long it evaluates.
+    `reports` is a config record of its training replies; it evaluates for `evaluates` seconds and
+    replies to a query after `query_s`. `spoils` changes its reply before it is sent, `repeats` times. The SuperLink knows whether it was
+    registered under its name, when, and its public key.
     """
 
     name: str
@@ -31,6 +31,7 @@ class FakeNode:
     evaluates: float | None = 1.0
     fails: int | None = None
     handles_queries: bool = True
+    query_s: float = 0.5
     metrics: dict = field(default_factory=dict)
     reports: dict = field(default_factory=dict)
     spoils: object = None
@@ -38,8 +39,6 @@ class FakeNode:
     is_registered: bool = True
     registered_at: str = ""
     public_key: bytes = b""
-    trained: int = 0
-    free_at: float = 0.0
 
     def latency(self):
         return next(self.takes) if hasattr(self.takes, "__next__") else self.takes
@@ -55,12 +54,10 @@ class FakeGrid(Grid):
         self.ttls, self.queries, self.evaluated, self.refused = [], [], [], set()
         self.sent = []
 
+    run = "the run"
+
     def set_run(self, run):
         raise NotImplementedError
-
-    @property
-    def run(self):
-        return "the run"
 
     def create_message(self, content, message_type, dst_node_id, group_id, ttl=None):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
@@ -69,15 +66,15 @@ class FakeGrid(Grid):
         return sorted(self.online)
 
     def get_nodes(self):
-        return [self._info(n, self.nodes[n]) for n in self.get_node_ids()]
-
-    def _info(self, node_id, node):
-        return NodeInfo(
-            node_id=node_id,
-            name=node.name if node.is_registered else None,
-            registered_at=node.registered_at,
-            public_key=node.public_key,
-        )
+        return [
+            NodeInfo(
+                node_id=node_id,
+                name=node.name if node.is_registered else None,
+                registered_at=node.registered_at,
+                public_key=node.public_key,
+            )
+            for node_id, node in ((n, self.nodes[n]) for n in self.get_node_ids())
+        ]
 
     def push_messages(self, messages):
         ids = []
@@ -104,7 +101,7 @@ class FakeGrid(Grid):
             reply = Message(RecordDict({"node-config": config}), reply_to=message)
         else:
             reply = Message(Error(RAISED, "No query function registered"), reply_to=message)
-        self._reply(message, reply, 0.5)
+        self._reply(message, reply, node.query_s)
 
     def _evaluate(self, node, message):
         self.evaluated.append(message.metadata.dst_node_id)
@@ -117,7 +114,6 @@ class FakeGrid(Grid):
 
     def _train(self, node, message):
         self.ttls.append(message.metadata.ttl)
-        node.trained += 1
         seconds = node.latency()
         expiry = (self.clock.now + message.metadata.ttl, self._from_superlink(message, EXPIRED))
         self.on_the_way[message.metadata.message_id] = expiry
@@ -167,9 +163,21 @@ class FakeGrid(Grid):
         return replies
 
     def send_and_receive(self, messages, *, timeout=None):
-        """What a strategy sends without bsfl."""
-        assert all(message.metadata.message_type == "query" for message in messages)
-        return []
+        """What a strategy sends without bsfl: all nodes have replied after ten seconds."""
+        ids = self.push_messages(list(messages))
+        self.clock.now += 10.0
+        return self.pull_messages(ids)
+
+
+class Adding(FakeGrid):
+    """Every client adds its own number to the model that it was sent."""
+
+    def _train(self, node, message):
+        super()._train(node, message)
+        _, reply = self.on_the_way[message.metadata.message_id]
+        if reply.has_content() and "arrays" in reply.content and node.spoils is None:
+            sent = next(iter(message.content.array_records.values()))["w"].numpy()
+            reply.content["arrays"] = ArrayRecord({"w": Array(sent + float(node.name))})
 
 
 def fleet(*takes, **settings):

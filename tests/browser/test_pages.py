@@ -9,6 +9,7 @@ from bsfl.dashboard.page import inspected_page
 from bsfl.experiments import run_scenario
 from bsfl.frame import SHOWN
 from bsfl.report import scenario_report
+from journal_entries import of_100_000_clients
 from served import served
 from small_scenario import parse
 
@@ -169,19 +170,8 @@ def test_a_live_page_says_that_its_server_is_gone(visit, journal):
 def test_100_000_clients_are_searched_in_the_browser(visit, tmp_path):
     path = tmp_path / "rounds.jsonl"
     with path.open("w") as file:
-        for number in range(1, 1001):
-            clients = list(range((number - 1) * 100, number * 100))
-            latency_s = [1.0 + k % 17 for k in clients]
-            opened = {"invited": clients, "n_available": 100_000, "target_responses": 100}
-            results = {"clients": clients, "outcome": ["ok"] * 100, "latency_s": latency_s}
-            closed = {"duration_s": 17.0, "diagnostics": {}, "aggregated": clients}
-            for kind, more in (
-                ("opened", opened),
-                ("responses", results | {"is_late": False}),
-                ("closed", closed | {"is_discarded": False}),
-            ):
-                entry = {"v": 1, "kind": kind, "round": number, "time": 1e9 + number, **more}
-                file.write(json.dumps(entry, separators=(",", ":")) + "\n")
+        for entry in of_100_000_clients():
+            file.write(json.dumps({"v": 1, **entry}, separators=(",", ":")) + "\n")
     with served(path) as live, visit(f"{live}/?client=77777", width=390) as seen:
         assert "100,000" in seen.page.locator(".facts").inner_text()
         assert seen.column(1, "[data-name=found]") == ["77777"]

@@ -3,19 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
-from bsfl.cli.app import app
 from bsfl.errors import DataError
 from bsfl.learning.datasets import CATALOGUE
 from bsfl.learning.datasets.catalogue import FASHION_MNIST
 from bsfl.learning.datasets.sources import Source
-
-
-def data(*words):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(
-        app, ["data", *map(str, words)]
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -32,21 +24,21 @@ def closed(tmp_path, monkeypatch):
     monkeypatch.setattr("bsfl.learning.datasets.load.cache_folder", lambda: tmp_path / "cache")
 
 
-def test_the_list_says_where_data_sets_are(tmp_path):
-    listed = data("list")
-    assert listed.exit_code == 0
+def test_the_list_says_where_data_sets_are(bsfl, tmp_path):
+    listed = bsfl("data", "list")
+    assert listed.output == bsfl("data").output
     small, full, _, *sources = listed.output.splitlines()[1:]
     assert " ".join(small.split()).endswith("6,000 + 1,000 28x28x1 5 MB MIT part of bsfl")
     assert " ".join(full.split()).endswith("60,000 + 10,000 28x28x1 55 MB MIT not here")
     assert sources[0] == "bsfl data get fashion-mnist  tries official address"
     (tmp_path / "fashion-mnist.npz").touch()
-    listed = data("list", "--data-dir", tmp_path).output
-    assert f"{tmp_path} (data folder)" in listed
+    listed = bsfl("data", "list", "--data-dir", tmp_path).output
+    assert f"{tmp_path}(datafolder)" in "".join(listed.split()), "a long path is folded"
     assert "bsfl data get fashion-mnist " not in listed
 
 
-def test_a_data_set_that_is_here_is_verified():
-    got = data("get", "fashion-mnist-small")
+def test_a_data_set_that_is_here_is_verified(bsfl):
+    got = bsfl("data", "get", "fashion-mnist-small")
     assert got.exit_code == 0
     assert "fashion-mnist-small: verified, from part of bsfl; it is in " in got.output
 
@@ -59,9 +51,9 @@ def test_a_data_set_that_is_here_is_verified():
         ("fashion-mnist", "file", 2, "file is a file; a folder is needed"),
     ],
 )
-def test_what_goes_wrong_is_said(tmp_path, name, folder, code, message):
+def test_what_goes_wrong_is_said(bsfl, tmp_path, name, folder, code, message):
     (tmp_path / "file").touch()
-    done = data("get", name, "--data-dir", tmp_path / folder)
+    done = bsfl("data", "get", name, "--data-dir", tmp_path / folder)
     assert done.exit_code == code
     assert message in done.output
     assert ("official address" in done.output) == (code == 1)

@@ -150,17 +150,19 @@ def test_models_that_diverge_say_so():
         assert np.isnan(task.evaluate(params).loss)
 
 
+NO_JAX = """
+import sys, numpy as np
+from bsfl.learning.array_task import Local
+from bsfl.learning.fast import fast_image_task
+x, y = np.zeros((8, 28, 28), np.uint8), np.arange(8)
+task = fast_image_task((x, y), (x, y), [np.arange(8)], Local())
+task.evaluate(task.init(0))
+assert 'jax' not in sys.modules
+"""
+
+
 def test_a_run_needs_no_jax():
-    code = (
-        "import sys, numpy as np\n"
-        "from bsfl.learning.array_task import Local\n"
-        "from bsfl.learning.fast import fast_image_task\n"
-        "x, y = np.zeros((8, 28, 28), np.uint8), np.arange(8)\n"
-        "task = fast_image_task((x, y), (x, y), [np.arange(8)], Local())\n"
-        "task.evaluate(task.init(0))\n"
-        "assert 'jax' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", NO_JAX], check=True)
 
 
 def test_plain_arrays_are_parameters_too():

@@ -6,7 +6,6 @@ import tarfile
 import tracemalloc
 import zipfile
 import zlib
-from functools import cache
 
 import numpy as np
 import pytest
@@ -48,13 +47,9 @@ def rejected(entry, folder, message):
     assert peak < MOST_MB * 1e6
 
 
-@cache
-def gzip_of_zeros(start=b""):
+def gzip_of_zeros(start):
     """Return gzip of a start and many zeros, which takes a thousandth of them."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    block, parts = bytes(10**6), [packer.compress(start)]
-    parts += [packer.compress(block) for _ in range(N_ZEROS // len(block))]
-    return b"".join([*parts, packer.flush()])
+    return gzip.compress(start + bytes(N_ZEROS), 1)
 
 
 def idx(shape):
@@ -64,17 +59,12 @@ def idx(shape):
 GOOD = idx((12, 28, 28)) + bytes(12 * 28 * 28)
 IDX_CASES = {
     "claims 10^28 bytes": (idx((2**32 - 1,) * 3), r"shape \(12, 28, 28, 1\), got uint8 of"),
-    "no axis": (idx(()), r"shape \(12, 28, 28, 1\), got uint8 of \(\)"),
-    "11 images": (idx((11, 28, 28)), r"shape \(12, 28, 28, 1\), got uint8 of \(11, 28"),
-    "header alone": (GOOD[:16], "expected 9,424 bytes, found 16"),
     "cut header": (GOOD[:6], "expected 9,424 bytes, found 6"),
     "one byte less": (GOOD[:-1], "expected 9,424 bytes, found 9,423"),
-    "one byte more": (GOOD + b"\0", "expected 9,424 bytes, found more"),
     "bomb": (lambda: gzip_of_zeros(idx((12, 28, 28))), "expected 9,424 bytes, found more"),
     "web page": (b"<html>" + GOOD, "is not an IDX file of bytes"),
     "empty": (b"", "is not an IDX file of bytes"),
     "cut gzip": (gzip.compress(GOOD)[:-9], "cannot be decompressed"),
-    "no gzip": (b"\x1f\x8b" + bytes(100), "cannot be decompressed"),
 }
 
 
@@ -111,16 +101,10 @@ BATCH = "cifar-10-batches-bin/data_batch_1.bin"
 TAR_CASES = {
     "4 GB": (tar_of(member(BATCH, HUGE)), "data_batch_1.bin may have|cannot be"),
     "link": (tar_of(member(BATCH, HUGE, tarfile.SYMTYPE)), "has no|ends within a member"),
-    "10^20 bytes": (tar_of(member("other", 10**20)), "ends within a member"),
     "4 GB of notes": (tar_of(member(BATCH, HUGE, tarfile.XHDTYPE)), "cannot be unpacked"),
     "holes": (tar_of(member(BATCH, HUGE, tarfile.GNUTYPE_SPARSE)), "ends within a member"),
-    "odd notes": (
-        tar_of(member(BATCH, 5, tarfile.XHDTYPE), content=b"9 a=\xff"),
-        "cannot be unpacked|has no",
-    ),
     "path": (tar_of(member("../../etc/passwd", 3), content=b"abc"), "has no cifar-10-batches-bin/"),
     "many": (tar_of(*[member(f"f{i}", 0) for i in range(1001)]), "has more than 1,000 members"),
-    "no tar": (b"garbage", "cannot be unpacked"),
 }
 
 
@@ -131,16 +115,15 @@ def test_tar(tmp_path, case):
     rejected(fake_cifar()[0], tmp_path, message)
 
 
-@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_an_archive_that_unpacks_to_more_than_it_may(tmp_path, kind):
+def test_an_archive_that_unpacks_to_more_than_it_may(tmp_path):
     entry, arrays = fake_cifar()
-    head = member("cifar-10-batches-bin/other", N_ZEROS, kind).tobuf(format=tarfile.GNU_FORMAT)
+    head = member("cifar-10-batches-bin/other", N_ZEROS).tobuf(format=tarfile.GNU_FORMAT)
     (tmp_path / BINARY).write_bytes(gzip_of_zeros(head))
     most = sum(map(len, cifar_binary(arrays).values())) + bounded.SPARE_BYTES
     rejected(entry, tmp_path, f"unpacks to more than {most:,} bytes")
 
 
-def test_damaged_cifar_files(tmp_path):
+def test_a_missing_and_a_short_batch_are_named(tmp_path):
     entry, arrays = fake_cifar()
     files = cifar_binary(arrays)
     write_files(tmp_path / "cut", files | {"test_batch.bin": files["test_batch.bin"][:-1]})
@@ -148,8 +131,6 @@ def test_damaged_cifar_files(tmp_path):
     del files["data_batch_3.bin"]
     write_files(tmp_path / "few", files)
     rejected(entry, tmp_path / "few", r"has no data_batch_3\.bin")
-    write_archive(tmp_path / BINARY, "cifar-10-batches-bin", files)
-    rejected(entry, tmp_path, r"has no cifar-10-batches-bin/data_batch_3\.bin")
 
 
 def png_chunk(kind, content):
@@ -166,31 +147,26 @@ def png(width, height, *further):
 
 
 PIXELS = png_chunk(b"IDAT", zlib.compress(bytes(10**6)))
-MUCH_TEXT = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**8)))
-PNG_CASES = {
-    "claims 10^18 pixels": (png(2**31 - 1, 2**31 - 1), "must be 1024 x 2 pixels, got 2147483647"),
-    "one row more": (png(1024, 3, PIXELS), "must be 1024 x 2 pixels, got 1024 x 3"),
-    "two sizes": (png(1024, 2, png_head(2000, 2000), PIXELS), "1024 x 2 pixels"),
-    "no pixels": (png(1024, 2), "cannot be decoded"),
-    "no size": (b"\x89PNG\r\n\x1a\n", "cannot be decoded: it is not a PNG"),
-    "text of 100 MB": (png(1024, 2, MUCH_TEXT, PIXELS), r"data_batch_1\.png|not the published"),
-    "zeros": (bytes(10**6), r"data_batch_1\.png may have 73,730 bytes, and has more"),
+NPM_CASES = {
+    "10^18 pixels": ("data_batch_1.png", png(2**31 - 1, 2**31 - 1), "got 2147483647"),
+    "one row more": ("data_batch_1.png", png(1024, 3, PIXELS), "must be 1024 x 2 pixels, got"),
+    "two sizes": (
+        "data_batch_1.png",
+        png(1024, 2, png_head(2000, 2000), PIXELS),
+        "1024 x 2 pixels",
+    ),
+    "no pixels": ("data_batch_1.png", png(1024, 2), "cannot be decoded"),
+    "no size": ("data_batch_1.png", b"\x89PNG\r\n\x1a\n", "cannot be decoded: it is not a PNG"),
+    "names": ("test_lables.json", b'["frog"]', "is not a list of labels"),
+    "256": ("test_lables.json", b"[1, 256]", "is not a list of labels"),
+    "lists": ("test_lables.json", b"[[[[1]]]]", "y_test must be uint8 of shape"),
+    "long": ("test_lables.json", b"9" * 10**6, "may have 48 bytes, and has more"),
 }
-LABEL_CASES = {
-    "not closed": (b"[" * 40, "is not a list of labels"),
-    "names": (b'["frog"]', "is not a list of labels"),
-    "256": (b"[1, 256]", "is not a list of labels"),
-    "bytes": (b"\xff\xfe\x00", "is not a list of labels"),
-    "lists": (b"[[[[1]]]]", "y_test must be uint8 of shape"),
-    "long": (b"9" * 10**6, r"test_lables\.json may have 48 bytes, and has more"),
-}
-NPM_CASES = [("data_batch_1.png", case) for case in PNG_CASES.values()]
-NPM_CASES += [("test_lables.json", case) for case in LABEL_CASES.values()]
 
 
-@pytest.mark.parametrize(("name", "case"), NPM_CASES, ids=[*PNG_CASES, *LABEL_CASES])
-def test_npm(tmp_path, name, case):
-    content, message = case
+@pytest.mark.parametrize("case", NPM_CASES)
+def test_npm(tmp_path, case):
+    name, content, message = NPM_CASES[case]
     entry, arrays = fake_cifar()
     write_archive(tmp_path / NPM, "package", cifar_npm(arrays) | {name: content})
     rejected(entry, tmp_path, message)
@@ -203,26 +179,25 @@ def test_labels_nested_deeper_than_python_goes():
         cifar._decode_labels(content, "here")
 
 
-def npy(header, content=b"", version=b"\x01\x00"):
-    length = len(header).to_bytes(2 if version[0] == 1 else 4, "little")
-    return b"\x93NUMPY" + version + length + header + content
+def npy(header, content=b"", version=1):
+    length = len(header).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header + content
 
 
-def claim(descr, shape, content=b""):
+def claim(descr, shape, content=b"", version=1):
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n"
-    return npy(text.encode(), content)
+    return npy(text.encode(), content, version)
 
 
+SHAPE = (12, 28, 28, 1)
 NPY_CASES = {
     "10^12 bytes": (claim("|u1", (10**12,)), r"x_train must be uint8 of shape .*, got uint8 of"),
-    "doubles": (claim("<f8", (12, 28, 28, 1)), "x_train must be uint8 of shape .*, got float64"),
-    "objects": (claim("|O", (12, 28, 28, 1)), "is not that of an array of numbers"),
-    "no values": (claim("|u1", (12, 28, 28, 1)), "9,408 bytes is expected, got 0"),
-    "too many": (claim("|u1", (12, 28, 28, 1), bytes(10**6)), "9,408 bytes is expected, got more"),
-    "version 2": (npy(b"{}", version=b"\x02\x00"), "is not that of an array of numbers"),
+    "doubles": (claim("<f8", SHAPE, version=2), "x_train must be uint8 of shape .*, got float64"),
+    "objects": (claim("|O", SHAPE), "is not that of an array of numbers"),
+    "no values": (claim("|u1", SHAPE), "9,408 bytes is expected, got 0"),
+    "too many": (claim("|u1", SHAPE, bytes(10**6)), "9,408 bytes is expected, got more"),
     "long header": (npy(b"{}" + b" " * 20_000), "its header may have 10,000 bytes"),
     "pickle": (b"\x80\x04pickle", "it is not in numpy's format"),
-    "empty": (b"", "it is not in numpy's format"),
 }
 
 
@@ -235,28 +210,17 @@ def test_npz_members(tmp_path, case):
     rejected(entry, tmp_path, message)
 
 
-@pytest.mark.parametrize("n_bytes", [0, 10, 1000, -1])
-def test_a_truncated_npz(tmp_path, n_bytes):
-    entry, arrays = fake_fashion()
-    path = tmp_path / entry.file_name
-    write_npz(path, entry.published.verified(arrays))
-    path.write_bytes(path.read_bytes()[:n_bytes])
-    rejected(entry, tmp_path, r"fashion-mnist\.npz is not a whole \.npz file")
-
-
-def test_npz_compressed_in_a_way_that_cannot_be_limited(tmp_path):
+def test_an_npz_that_cannot_be_limited(tmp_path):
     entry, _ = fake_fashion()
     with zipfile.ZipFile(tmp_path / entry.file_name, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("x_train.npy", bytes(10**7))
     rejected(entry, tmp_path, "x_train is compressed in a way that numpy does not use")
-
-
-def test_an_npz_of_many_members(tmp_path):
-    entry, _ = fake_fashion()
     with zipfile.ZipFile(tmp_path / entry.file_name, "w") as archive:
         for i in range(2_000):
             archive.writestr(str(i), b"")
     rejected(entry, tmp_path, "its table of contents has more than 65,536 bytes")
+    (tmp_path / entry.file_name).write_bytes(b"PK\3\4")
+    rejected(entry, tmp_path, r"fashion-mnist\.npz is not a whole \.npz file")
 
 
 def write_all_layouts(folder):

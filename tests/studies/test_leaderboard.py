@@ -7,34 +7,28 @@ import pytest
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
-from bsfl.experiments import open_results, parse_scenario, read_scenario, run_scenario
+from bsfl.experiments import open_results, read_scenario, run_scenario
 from bsfl.experiments.metrics import METRICS, evaluated, find_target, time_to
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.experiments.summary import summarise
 from bsfl.policies import POLICIES, make_policy
 from bsfl.studies import leaderboard as lb
 from bsfl.studies.study import Effort, with_policies
+from small_scenario import parse
 
-CONTENT = {
-    "title": "a small <suite>",
-    "time_s": 120.0,
-    "cohort_size": 3,
-    "seeds": 2,
-    "clients": {
-        "n_clients": 15,
-        "tau_min": 1.0,
-        "tau_max": 60.0,
-        "latency": {"population": "lognormal"},
-    },
-    "learning": {"dataset": "fashion-mnist-small", "partition": {"kind": "iid", "samples": 20}},
-    "policies": {"random": {}},
-}
-BOARD = lb.Leaderboard(scenarios=("small",), policies=("bsfl", "random", "genie"), tune=2)
+BOARD = lb.Leaderboard(scenarios=("study",), policies=("bsfl", "random", "genie"), tune=2)
+LEARNING = {"dataset": "fashion-mnist-small", "partition": {"kind": "iid", "samples": 20}}
+
+
+def small(**changes):
+    """Return a small scenario that trains."""
+    same = {"title": "a small <suite>", "rounds": None, "time_s": 120.0, "objective": None}
+    return parse(**same, learning=LEARNING, policies={"random": {}}, **changes)
 
 
 @pytest.fixture(scope="module")
 def scenario():
-    return parse_scenario(CONTENT, name="small", file="small.toml")
+    return small()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +57,7 @@ def test_every_policy_has_every_column_the_fastest_first(board):
         *(m.name for m in METRICS.values() if "board" in m.wide + m.short),
     ]
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    rows, order = made["scenarios"]["small"]["policies"], [row[0] for row in table.rows]
+    rows, order = made["scenarios"]["study"]["policies"], [row[0] for row in table.rows]
     assert set(order) == set(rows) == {"bsfl", "random", "genie"}
     for row in rows.values():
         assert len(row["accuracy"]["values"]) == 2, "one for each seed"
@@ -82,7 +76,7 @@ def test_every_policy_has_every_column_the_fastest_first(board):
 @pytest.mark.slow
 def test_tuning_tries_the_budget_with_a_seed_that_does_not_count(board, scenario):
     made, folder, _ = board
-    trials = open_results(folder / "tuning" / "small")
+    trials = open_results(folder / "tuning" / "study")
     assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
     drawn = [
         one.latencies(1, 0.0).tolist()
@@ -94,7 +88,7 @@ def test_tuning_tries_the_budget_with_a_seed_that_does_not_count(board, scenario
         time = time_to(trials, label, find_target(trials))[0]
         ends[label] = (time, -evaluated(trials.records(label)[0])["test_accuracy"][-1])
     better = {"bsfl.0": {}, "bsfl.1": {"alpha": 50.0}}[min(ends, key=ends.get)]
-    assert made["scenarios"]["small"]["settings"]["bsfl"] == better
+    assert made["scenarios"]["study"]["settings"]["bsfl"] == better
 
 
 @pytest.mark.slow
@@ -109,7 +103,7 @@ def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
 
 @pytest.mark.slow
 def test_fronts_of_other_weights_or_settings_are_recomputed(board, played, tmp_path):
-    points = board[0]["scenarios"]["small"]["fronts"]
+    points = board[0]["scenarios"]["study"]["fronts"]
     choices = [(label, alpha) for label in lb.FRONTS for alpha in lb.FRONT_ALPHAS]
     assert [(p["front"], p["alpha"]) for p in points] == choices
     for older in ({"alphas": [1.0]}, {"fronts": {}}, {"seeds": 1}, {}):
@@ -122,7 +116,7 @@ def test_fronts_of_other_weights_or_settings_are_recomputed(board, played, tmp_p
 
 @pytest.mark.slow
 def test_a_front_is_what_its_policy_does_with_the_evaluation_seeds(board, played, tmp_path):
-    points = board[0]["scenarios"]["small"]["fronts"]
+    points = board[0]["scenarios"]["study"]["fronts"]
     for label in ("BSFL lognormal", "genie"):
         name, settings = lb.FRONTS[label]
         one = with_policies(played, {"own": (name, {**settings, "alpha": 3.0})})
@@ -145,8 +139,7 @@ def test_the_genie_is_no_competitor_and_sits_out_drift(tmp_path):
     assert set(POLICIES) - set(lb.COMPETITORS) == {"genie"}
     assert not lb.can_run("genie", read_scenario("drift"))
     assert lb.can_run("genie", read_scenario("flaky"))
-    drift = CONTENT | {"clients": CONTENT["clients"] | {"drift": {"at": 3, "share": 0.5}}}
-    moving = parse_scenario(drift, name="moving", file="moving.toml")
+    moving = small(clients__drift={"at": 3, "share": 0.5})
     points = lb.fronts(moving, tmp_path, seeds=1, jobs=1)
     indices = {"BSFL as published", "BSFL lognormal", "BSFL lognormal, optimistic"}
     assert {p["front"] for p in points} == indices
@@ -156,7 +149,7 @@ def test_the_front_is_read_between_weights_and_never_beyond_its_ends(board):
     front = [(10.0, 0.1), (4.0, 0.5), (6.0, 0.7), (2.0, 0.8)]  # 6 s is beaten in both
     read = [at_same_gini(front, gini) for gini in (0.0, 0.1, 0.3, 0.7, 0.9)]
     assert read == pytest.approx([10.0, 10.0, 7.0, 4.0, 2.0])
-    results = open_results(board[1] / "small")
+    results = open_results(board[1] / "study")
     own = summarise(results, [(7.0, 0.0)])
     ratio = own.mean("random", "mean_round_s") / 7.0
     assert own.mean("random", "round_over_bsfl_at_gini") == pytest.approx(ratio)

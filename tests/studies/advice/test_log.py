@@ -91,11 +91,10 @@ def test_ids_that_are_numbers_are_numbers_unless_text_is_requested(written):
 
 
 def test_a_censored_latency_is_distributed_over_the_longer_ones():
-    # by hand: 2 s is censored between 1 and {5, 9}; each of these two gets half of it, in whole: one
+    # by hand: 2 s is censored between 1 and {5, 9}; each of these two gets half of both
     latencies, missed = uncensored(np.array([1.0, 5.0, 9.0]), np.array([2.0, 2.0]))
     assert (latencies.tolist(), missed) == ([1.0, 5.0, 5.0, 9.0, 9.0], 0.0)
-    latencies, missed = uncensored(np.array([]), np.array([60.0, 60.0]))
-    assert (len(latencies), missed) == (0, 2.0)
+    assert uncensored(np.array([]), np.array([60.0, 60.0]))[1] == 2.0
 
 
 CSV = "client,latency_s\n"
@@ -107,13 +106,10 @@ CSV = "client,latency_s\n"
         ("", "no column looks like the client; .* must name the columns, and is empty"),
         (CSV, "no row below the header"),
         ("client,speed\na,1\n", "no column looks like the latency"),
-        (CSV + "a,fast\n", "line 2: latency must be a number from 1e-09 to 1e[+]12"),
         (CSV + "a,1e300\n", "line 2: latency must be a number"),
-        (CSV + "a,-1\n", "line 2: latency must be a number"),
         (CSV + "a,nan\n", "line 2: a response needs its latency, got 'nan'"),
         (CSV + " ,1\n", "line 2: the client has no name"),
         (CSV + "a,1,2\n", "line 2: expected 2 values, got 3"),
-        (CSV + "a\n", "line 2: expected 2 values, got 1"),
         ("client,latency_s,status\na,1,maybe\n", "line 2: the outcome must be ok, timeout"),
         ("client,latency_s,time\na,1,noon\n", "line 2: the time must be a number or a date"),
         ("client,latency_s,loss\na,1,1e99\n", "line 2: loss must be a number from"),
@@ -121,7 +117,6 @@ CSV = "client,latency_s\n"
         (f"{CSV}{'a' * 1001},1\n", "id must have at most 1,000 characters"),
         (f"{CSV}{'a' * 140_000},1\n", "line 2: more than 100,000 characters"),
         (b"client,latency_s\n\xff\xfe,1\n", "line 2: not text in UTF-8"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(1000), "not text in UTF-8|cannot be read"),
         (b"bsfl-state\r\n\1\0\0", "is a saved scheduler .*bsfl inspect.*needs a log of responses"),
         (START + b'"opened","round":1e999}\n' + START + b"[]}\n[1\n", "the journal has no round"),
     ],
@@ -133,17 +128,14 @@ def test_a_wrong_log_is_one_clear_line(written, content, message):
     assert len(str(raised.value)) < 700
 
 
-def test_a_log_that_is_not_there(tmp_path):
+def test_files_that_cannot_be_read_are_named(written, tmp_path, monkeypatch):
     with pytest.raises(InvalidInput, match="cannot be read: No such file"):
         read_log(tmp_path / "no.csv")
     with pytest.raises(InvalidInput, match="cannot be read: Is a directory"):
         read_log(tmp_path)
-
-
-def test_more_rows_than_memory_has_room_for(written, monkeypatch):
     monkeypatch.setattr("bsfl.simulation.client_rows.MAX_ROWS", 3)
     with pytest.raises(InvalidInput, match="more than 3 rows"):
-        read_log(written("client,latency_s\n" + "a,1\n" * 4))
+        read_log(written(CSV + "a,1\n" * 4))
 
 
 def line(kind, **entry):
@@ -212,11 +204,7 @@ def test_changes_of_availability_show_which_clients_could_be_selected(written):
     text += opened(4, ["b"], n_available=7)  # other clients were online than the journal says
     log = read_log(written(text, "rounds.jsonl"))
     assert log.clients == ["a", "b", "z", "d"]
-    assert log.available.tolist() == [
-        [True, True, True, True],
-        [False, False, True, False],
-        [False, True, True, True],
-    ]
+    assert log.available.astype(int).tolist() == [[1, 1, 1, 1], [0, 0, 1, 0], [0, 1, 1, 1]]
 
 
 def test_only_the_last_run_of_a_repeated_round_counts(written):

@@ -130,6 +130,7 @@ def test_another_length_on_the_command_line(run_study, study, words, folder, col
         ("reproduce figure-9", "error: unknown figure 'figure-9'; known are regret-iid"),
         ("ablation drift --out study.toml", "study.toml is a file; a folder is needed"),
         ("data list --data-dir study.toml", "study.toml is a file; a folder is needed"),
+        ("inspect study.toml", "is not a saved scheduler"),
         ("inspect gone.bsfl", "gone.bsfl: No such file or directory\n"),
         ("scenarios copy demo gone/x.toml", "gone/x.toml: No such file or directory\n"),
         ("scenarios show demmo", "did you mean 'demo'?"),

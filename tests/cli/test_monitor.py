@@ -89,13 +89,6 @@ def test_mistakes_are_one_line(bsfl, file, words, message):
     assert message in done.output
 
 
-def test_a_file_that_is_something_else(bsfl, tmp_path):
-    (tmp_path / "x").write_text("hello")
-    done = bsfl("inspect", tmp_path / "x")
-    assert done.exit_code == 2
-    assert "is not a saved scheduler" in done.output
-
-
 @pytest.mark.slow
 def test_the_extra_cli_is_enough(file):
     others = [package for package, extra in EXTRA_OF.items() if extra != "cli"] + ["pandas"]

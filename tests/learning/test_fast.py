@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,7 +14,6 @@ pytest.importorskip("numba")
 from bsfl.errors import InvalidInput
 from bsfl.learning import shares
 from bsfl.learning.fast import fast_image_task
-from bsfl.learning.fast_kernels import threefry
 from bsfl.learning.tasks import Local, image_task
 
 RNG = np.random.default_rng(5)
@@ -110,17 +108,6 @@ def test_a_step_goes_along_the_gradient(x):
     change = jax.tree.map(lambda a, b: a - b, start, update.params)
     for a, b in zip(leaves(expected), leaves(change), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_dropout_draws_what_jax_draws():
-    key = jax.random.key(jnp.uint32(123456789))
-    folded = jax.random.fold_in(key, 5)
-    words = threefry(np.uint32(0), np.uint32(123456789), np.uint32(0), np.uint32(5))
-    assert jax.random.key_data(folded).tolist() == list(words)
-    bits = jax.random.bits(folded, (3, 64))
-    for i in (0, 1, 100, 191):
-        a, b = threefry(*map(np.uint32, words), np.uint32(0), np.uint32(i))
-        assert int(bits.ravel()[i]) == a ^ b
 
 
 def test_results_do_not_depend_on_threads_or_company():

@@ -5,27 +5,14 @@ import time
 
 import pytest
 
-from bsfl import Observation, Scheduler, UniformRandom
+from bsfl import Observation
 from bsfl.dashboard.follow import Followed
 from bsfl.dashboard.live import journal_page
 from journal_entries import of_100_000_clients, opened
-from memory_journal import MemoryJournal
+from memory_journal import run, started
 
 NASTY = "<script>alert('x')</script>"
 TIMEOUT = Observation(latency_s=60.0, outcome="timeout")
-
-
-def started(**settings):
-    """Return a scheduler and its journal."""
-    journal = MemoryJournal()
-    settings = {"cohort_size": 2, "journal": journal, **settings}
-    return Scheduler(UniformRandom(), **settings), journal
-
-
-def run(scheduler, rounds, clients):
-    for _ in range(rounds):
-        cohort = scheduler.select(clients)
-        scheduler.observe({c: 1.0 + clients.index(c) for c in cohort})
 
 
 def test_an_empty_journal_has_a_page():
@@ -85,9 +72,10 @@ def test_silence_is_reported():
     scheduler, journal = started()
     run(scheduler, 3, ["ann", "bob"])
     sums = journal.followed()
-    assert "the last closed 7 s ago" in journal_page("x", sums, now=sums.ended + 7)
-    assert "No new round" not in journal_page("x", sums, now=sums.ended + 7)
-    assert "No new round for 3 min" in journal_page("x", sums, now=sums.ended + 180)
+    quiet, silent = (journal_page("x", sums, now=sums.ended + s) for s in (7, 180))
+    assert "the last closed 7 s ago" in quiet
+    assert "No new round" not in quiet
+    assert "No new round for 3 min" in silent
 
 
 def test_availability_is_drawn_when_several_hours_are_known():

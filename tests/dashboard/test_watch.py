@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from bsfl import Scheduler, UniformRandom
 from bsfl.cli.app import app
+from memory_journal import run
 from served import served
 
 NASTY = "<script>alert('x')</script>"
@@ -19,12 +20,6 @@ NASTY = "<script>alert('x')</script>"
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "rounds.jsonl"
-
-
-def run(scheduler, rounds, clients):
-    for _ in range(rounds):
-        cohort = scheduler.select(clients)
-        scheduler.observe({c: 1.0 + clients.index(c) for c in cohort})
 
 
 def fetch(url, **headers):

@@ -139,8 +139,6 @@ def test_the_last_cohorts_are_kept():
 
 
 MALFORMED = [
-    {},
-    {"kind": "opened"},
     {"kind": []},
     {"kind": "of a later version"},
     opened(2, ["a"], time="noon"),
@@ -150,7 +148,6 @@ MALFORMED = [
     {"kind": "responses", "round": 1, "is_late": False, "clients": ["a"], "outcome": []},
     responses(9, {"zoe": 2.0}) | {"round": "x"},
     closed("x", 2.0),
-    {"kind": "closed", "round": 7},
     {"kind": "renamed"},
     {"kind": "forgotten", "clients": 5},
 ]

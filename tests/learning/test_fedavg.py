@@ -1,4 +1,7 @@
-"""Federated averaging against an independent implementation in plain numpy, in double precision."""
+"""Federated averaging against an independent implementation in plain numpy, in double precision.
+
+Clients of unequal size, batches that are not full, momentum, rounds, seeds and weights: all by hand.
+"""
 
 import numpy as np
 import pytest

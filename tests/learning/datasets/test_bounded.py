@@ -243,23 +243,20 @@ def write_all_layouts(folder):
 
 
 def damaged(rng, content):
-    """Return a content with bytes flipped, cut, doubled, or replaced by others."""
+    """Return a content with bytes flipped, cut, inserted, left out or replaced by large numbers."""
     changed = bytearray(content)
     for _ in range(rng.integers(1, 5)):
         at = int(rng.integers(0, len(changed) + 1) ** rng.uniform(0.3, 1.0))  # starts matter more
-        match rng.integers(0, 6):
-            case 0 if at < len(changed):
-                changed[at] ^= 1 << int(rng.integers(0, 8))
-            case 1 if at > 0:
-                del changed[at:]
-            case 2:
-                changed[at:at] = rng.bytes(int(rng.integers(1, 600)))
-            case 3:
-                changed[at : at + 4] = b"\xff\xff\xff\xff"
-            case 4:
-                del changed[at : at + int(rng.integers(1, 600))]
-            case _:
-                changed[at : at + 12] = b"99999999999\0"
+        n = int(rng.integers(1, 600))
+        length, new = [
+            (1, rng.bytes(1)),
+            (len(changed), b""),
+            (0, rng.bytes(n)),
+            (4, b"\xff\xff\xff\xff"),
+            (n, b""),
+            (12, b"99999999999\0"),
+        ][rng.integers(6)]
+        changed[at : at + length] = new
     return bytes(changed)
 
 

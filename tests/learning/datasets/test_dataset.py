@@ -19,19 +19,12 @@ from fake_data import (
 )
 
 from bsfl.errors import InvalidInput, NoSource, UnreadableData
-from bsfl.learning.datasets import CATALOGUE, Dataset, load_dataset, where_is
+from bsfl.learning.datasets import Dataset, load_dataset
 from bsfl.learning.datasets.dataset import PARTS, read_npz, write_npz
 
 
 def same(dataset, arrays):
     return all((getattr(dataset, part) == arrays[part]).all() for part in PARTS)
-
-
-def full(name):
-    """Return a full data set, or skip the test."""
-    if not where_is(CATALOGUE[name]):
-        pytest.skip(f"{name} is not on this machine; run: bsfl data get {name}")
-    return load_dataset(name)
 
 
 def test_embedded_data_is_balanced_and_mixed():
@@ -50,16 +43,6 @@ def test_embedded_data_has_its_licence_beside_it():
     folder = Path(sys.modules["bsfl.learning.datasets"].__file__).parent / "embedded"
     assert "2017 Zalando SE" in (folder / "LICENSE-fashion-mnist").read_text(encoding="utf-8")
     assert (folder / "fashion-mnist-small.npz").stat().st_size < 4_000_000
-
-
-def test_embedded_data_is_the_first_of_each_class_of_the_full_set():
-    whole, part = full("fashion-mnist"), load_dataset("fashion-mnist-small")
-    assert np.bincount(whole.y_train).tolist() == [6000] * 10
-    for x, y, n in (("x_train", "y_train", 600), ("x_test", "y_test", 100)):
-        labels = getattr(whole, y)
-        chosen = np.sort(np.concatenate([np.flatnonzero(labels == k)[:n] for k in range(10)]))
-        assert (getattr(part, x) == getattr(whole, x)[chosen]).all()
-        assert (getattr(part, y) == labels[chosen]).all()
 
 
 @pytest.mark.parametrize("compress", [True, False])

@@ -22,7 +22,6 @@ TOOLS = ("pytest", "hypothesis")
 """What the tests themselves need; any version."""
 SMOKE = [
     "tests/test_scheduler.py",
-    "tests/test_cli.py",
     "tests/cli",
     "tests/policies/test_contract.py",
     "tests/experiments/test_scenario.py",

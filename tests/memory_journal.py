@@ -1,5 +1,6 @@
 """A journal that keeps its entries in memory, for tests of what is published."""
 
+from bsfl import Scheduler, UniformRandom
 from bsfl.dashboard.follow import Followed
 from bsfl.monitoring import Journal
 
@@ -33,3 +34,17 @@ class MemoryJournal(Journal):
         for entry in self.entries:
             sums.add(entry)
         return sums
+
+
+def started(policy=None, **settings):
+    """Return a scheduler, by default with random selection of two clients, and its journal."""
+    journal = MemoryJournal()
+    settings = {"cohort_size": 2, "journal": journal, **settings}
+    return Scheduler(policy or UniformRandom(), **settings), journal
+
+
+def run(scheduler, rounds, clients):
+    """Run rounds in which the first client responds in 1 s, the second in 2 s, and so on."""
+    for _ in range(rounds):
+        cohort = scheduler.select(clients)
+        scheduler.observe({c: 1.0 + clients.index(c) for c in cohort})

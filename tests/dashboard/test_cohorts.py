@@ -1,26 +1,20 @@
 """The last cohorts on the live page, and what their clients were weighed by."""
 
-from bsfl import BSFL, Observation, Scheduler, UniformRandom
+from bsfl import BSFL, Observation, Pace
 from bsfl.dashboard.cohorts import cohorts
 from bsfl.dashboard.live import journal_page
-from memory_journal import MemoryJournal
+from memory_journal import run, started
 
 CLIENTS = [f"phone-{i}" for i in range(10)]
 
 
-def run(scheduler, rounds):
-    for _ in range(rounds):
-        cohort = scheduler.select(CLIENTS)
-        scheduler.observe({c: 1.0 + CLIENTS.index(c) for c in cohort})
-
-
 def test_a_cohort_is_shown_with_what_it_was_weighed_by():
     for policy, heads, learned in (
-        (None, ("expected (s)", "worth (s)"), "value per second"),
+        (Pace(tau_max=60.0), ("expected (s)", "worth (s)"), "value per second"),
         (BSFL(alpha=2.0), ("speed index", "worth"), "alpha 2"),
     ):
-        scheduler = Scheduler(policy, cohort_size=3, journal=(journal := MemoryJournal()))
-        run(scheduler, 20)
+        scheduler, journal = started(policy, cohort_size=3)
+        run(scheduler, 20, CLIENTS)
         text = cohorts(journal.followed().cohorts)
         assert all(head in text for head in heads)
         assert f"The policy has learned: {learned}" in text or f", {learned}" in text
@@ -28,15 +22,13 @@ def test_a_cohort_is_shown_with_what_it_was_weighed_by():
 
 
 def test_a_policy_that_does_not_report_what_it_weighs():
-    scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=(journal := MemoryJournal()))
-    run(scheduler, 3)
+    scheduler, journal = started()
+    run(scheduler, 3, CLIENTS)
     assert "does not report what it weighs" in journal_page("x", journal.followed())
 
 
 def test_the_head_of_a_cohort_and_its_results():
-    scheduler = Scheduler(
-        UniformRandom(), cohort_size=2, over_selection=2.0, journal=(journal := MemoryJournal())
-    )
+    scheduler, journal = started(over_selection=2.0)
     scheduler.select(["ann", "bob", "cem", "dan"])
     scheduler.observe({"cem": Observation(latency_s=3.0, outcome="timeout")})
     scheduler.observe({"ann": 2.0, "bob": 7.0})
@@ -59,7 +51,7 @@ def test_the_head_of_a_cohort_and_its_results():
 
 
 def test_of_a_large_cohort_the_slowest_are_shown():
-    scheduler = Scheduler(UniformRandom(), cohort_size=50, journal=(journal := MemoryJournal()))
+    scheduler, journal = started(cohort_size=50)
     cohort = scheduler.select(range(50))
     scheduler.observe({k: 1.0 + k for k in cohort})
     text = cohorts(journal.followed().cohorts)

@@ -5,26 +5,14 @@ import time
 
 import pytest
 
-from bsfl import Observation, Scheduler, UniformRandom
+from bsfl import Observation
 from bsfl.dashboard.follow import Followed
 from bsfl.dashboard.live import journal_page
-from memory_journal import MemoryJournal
+from journal_entries import of_100_000_clients, opened
+from memory_journal import run, started
 
 NASTY = "<script>alert('x')</script>"
 TIMEOUT = Observation(latency_s=60.0, outcome="timeout")
-
-
-def started(**settings):
-    """Return a scheduler and its journal."""
-    journal = MemoryJournal()
-    settings = {"cohort_size": 2, "journal": journal, **settings}
-    return Scheduler(UniformRandom(), **settings), journal
-
-
-def run(scheduler, rounds, clients):
-    for _ in range(rounds):
-        cohort = scheduler.select(clients)
-        scheduler.observe({c: 1.0 + clients.index(c) for c in cohort})
 
 
 def test_an_empty_journal_has_a_page():
@@ -33,23 +21,23 @@ def test_an_empty_journal_has_a_page():
 
 def test_the_headline_names_the_duration_and_the_clients_that_came_last():
     scheduler, journal = started(cohort_size=3)
-    scheduler.select(["ann", "bob", "cem"])
-    scheduler.observe({"ann": 2.0, "bob": 5.0, "cem": 11.0})
-    text = journal_page("x", journal.followed())
-    assert "Recent rounds take 11 s; round 1 took 11 s and waited for cem." in text
-    scheduler.select()
-    scheduler.observe({"ann": 2.0, "bob": TIMEOUT, "cem": TIMEOUT})
-    text = journal_page("x", journal.followed())
-    assert (
-        "Recent rounds take 35.5 s; round 2 took 60 s and waited for bob, cem, which timed out."
-        in text
-    )
+    for latencies, headline in (
+        ((2.0, 5.0, 11.0), "Recent rounds take 11 s; round 1 took 11 s and waited for cem."),
+        (
+            (2.0, TIMEOUT, TIMEOUT),
+            "Recent rounds take 35.5 s; round 2 took 60 s and waited for bob, cem, which timed out.",
+        ),
+        ((), "Recent rounds take 35.5 s; the duration of round 3 is unknown."),
+    ):
+        scheduler.select(["ann", "bob", "cem"])
+        if latencies:
+            scheduler.observe(dict(zip(("ann", "bob", "cem"), latencies, strict=True)))
+        else:
+            scheduler.close()
+        text = journal_page("x", journal.followed())
+        assert headline in text
     # 58 s for two, and 6 s of 71 s for cem in the first round
     assert "35 s lost, 49 %" in text
-    scheduler.select()
-    scheduler.close()
-    text = journal_page("x", journal.followed())
-    assert "Recent rounds take 35.5 s; the duration of round 3 is unknown." in text
 
 
 def test_the_open_round_names_the_clients_that_are_pending():
@@ -84,24 +72,20 @@ def test_silence_is_reported():
     scheduler, journal = started()
     run(scheduler, 3, ["ann", "bob"])
     sums = journal.followed()
-    assert "the last closed 7 s ago" in journal_page("x", sums, now=sums.ended + 7)
-    assert "No new round" not in journal_page("x", sums, now=sums.ended + 7)
-    assert "No new round for 3 min" in journal_page("x", sums, now=sums.ended + 180)
+    quiet, silent = (journal_page("x", sums, now=sums.ended + s) for s in (7, 180))
+    assert "the last closed 7 s ago" in quiet
+    assert "No new round" not in quiet
+    assert "No new round for 3 min" in silent
 
 
 def test_availability_is_drawn_when_several_hours_are_known():
     noon = time.mktime((2026, 3, 4, 12, 30, 0, 0, 0, 0))
     sums = Followed()
-
-    def opened(number, n_available, at):
-        known = {"kind": "opened", "round": number, "invited": ["a"], "target_responses": 1}
-        sums.add(known | {"n_available": n_available, "time": at})
-
-    opened(1, 4, noon)
-    opened(2, 8, noon + 86400)
+    sums.add(opened(1, ["a"], n_available=4, time=noon))
+    sums.add(opened(2, ["a"], n_available=8, time=noon + 86400))
     assert "6 clients were available in a round, on average." in journal_page("x", sums)
     for hour in (1, 2, 3):
-        opened(2 + hour, 4, noon + 3600 * hour)
+        sums.add(opened(2 + hour, ["a"], time=noon + 3600 * hour))
     assert "12:00 to 13:00: 6 available, 2 rounds" in journal_page("x", sums)
 
 
@@ -120,16 +104,6 @@ def test_speeds_and_participation():
     assert f"32 ({row['low_s']:.3g} – {row['high_s']:.3g})" in text, "as in bsfl inspect"
     # each round had one available client: a fair count of 4; ann has 2 / 4, the others 1 / 4
     assert text.count("0.25 to 0.5") == 1
-
-
-def test_failures_and_pending_clients_are_drawn_too():
-    scheduler, journal = started()
-    a, _ = scheduler.select(["ann", "bob"])
-    scheduler.observe({a: Observation(outcome="failed")})
-    scheduler.select(["ann", "bob"])
-    text = journal_page("x", journal.followed())
-    assert "pending" in text
-    assert "failed" in text
 
 
 def test_a_client_can_be_found():
@@ -169,26 +143,8 @@ def test_a_journal_that_was_changed_has_a_page(why):
 
 def test_100_000_clients_are_a_small_page():
     sums = Followed()
-    for number in range(1, 1001):
-        clients = list(range((number - 1) * 100, number * 100))
-        sums.add(
-            {
-                "kind": "opened", "round": number, "invited": clients, "target_responses": 100,
-                "n_available": 100_000,
-            }
-        )  # fmt: skip
-        sums.add(
-            {
-                "kind": "responses", "round": number, "clients": clients, "outcome": ["ok"] * 100,
-                "latency_s": [1.0 + k % 17 for k in clients], "is_late": False,
-            }
-        )  # fmt: skip
-        sums.add(
-            {
-                "kind": "closed", "round": number, "duration_s": 17.0, "diagnostics": {},
-                "aggregated": clients, "is_discarded": False,
-            }
-        )  # fmt: skip
+    for entry in of_100_000_clients():
+        sums.add(entry)
     begin = time.process_time()
     text = journal_page("rounds", sums, "77777")
     assert time.process_time() - begin < 2

@@ -68,19 +68,16 @@ def test_a_tutorial_runs_and_prints_what_it_says(path, tmp_path):
             assert printed == cell.output, f"after\n{cell.text}"
 
 
-def test_cells_are_told_apart():
-    cells = cells_of("# A\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\nB\n\n```sh\nls\n```\n")
-    assert [tuple(cell) for cell in cells] == [
+def test_a_tutorial_is_taken_apart_and_what_its_cells_print_is_seen(tmp_path):
+    text = "# A\n\n```python\nx = 2\n```\n```python\nprint(x)\n```\n\n```text\n1\n```\n\n"
+    text += "B\n\n```sh\nls\n```\n"
+    assert [tuple(cell) for cell in cells_of(text)] == [
         ("markdown", "# A", None),
-        ("code", "print(1)", "1"),
+        ("code", "x = 2", None),
+        ("code", "print(x)", "1"),
         ("markdown", "B\n\n```sh\nls\n```", None),
     ]
-
-
-def test_a_cell_that_prints_something_else_is_seen(tmp_path):
-    cells = code_cells("```python\nx = 2\n```\n```python\nprint(x)\n```\n```text\n1\n```\n")
-    assert run(cells, tmp_path) == ["", "2"]
-    assert [cell.output for cell in cells] == [None, "1"]
+    assert run(code_cells(text), tmp_path) == ["", "2"]
 
 
 def rewritten(text, folder):

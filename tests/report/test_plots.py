@@ -22,7 +22,6 @@ from bsfl.report.plots import (
 )
 
 X = np.array([1.0, 2.0, 3.0])
-NIGHT = "#15181c"
 
 
 def lines(*labels):
@@ -40,15 +39,11 @@ def luminance(colour):
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
-def contrast(one, other):
-    dark, bright = sorted((luminance(one), luminance(other)))
-    return (bright + 0.05) / (dark + 0.05)
-
-
 @pytest.mark.parametrize("colour", [*COLOURS, GREY])
 def test_a_colour_can_be_seen_by_day_and_by_night(colour):
-    assert contrast(colour, "#ffffff") >= 3
-    assert contrast(colour, NIGHT) >= 3
+    for background in ("#ffffff", "#15181c"):
+        dark, bright = sorted((luminance(colour), luminance(background)))
+        assert (bright + 0.05) / (dark + 0.05) >= 3
 
 
 def test_every_policy_has_a_look_of_its_own_and_ours_share_nothing():

@@ -44,6 +44,11 @@ def study(tmp_path, monkeypatch):
     return run
 
 
+def durations(results, label, first, last=None):
+    """Return the seconds of some rounds by seed."""
+    return np.array([r["duration_s"][first:last].sum() for r in results.records(label)])
+
+
 def test_all_ablations_are_studies():
     options = [name for name in ABLATIONS if name not in TRAINING]
     assert all(issubclass(STUDIES[name], ablations.Ablation) for name in options)
@@ -54,46 +59,44 @@ def check_radius_figure(found):
     (plot,) = radius.ConfidenceWidth().plots(found)
     fronts, regrets = np.reshape(figures_matplotlib.draw(plot).axes, (2, 3))
     indices = ["genie", "paper", "cucb", "bernstein", "lognormal", "tail"]
-    for axes, results in zip(fronts, found.values(), strict=True):
-        lines = {line.get_label(): line.get_xydata() for line in axes.lines}
+    for front, regret, results in zip(fronts, regrets, found.values(), strict=True):
+        lines = {line.get_label(): line.get_xydata() for line in front.lines}
         assert list(lines) == indices
-        expected = sorted(
-            np.mean([(g, t / 30) for t, g in seeds], axis=0).tolist()
+        late = [
+            [radius.late(r, results.scenario) for r in results.records(f"cucb-{alpha}")]
             for alpha in (1, 5, 20, 100)
-            for seeds in [
-                [radius.late(r, results.scenario) for r in results.records(f"cucb-{alpha}")]
-            ]
-        )
-        np.testing.assert_allclose(lines["cucb"], expected)
-    for axes, results in zip(regrets, found.values(), strict=True):
-        assert [line.get_label() for line in axes.lines] == indices[1:]
+        ]
+        by_weight = [np.mean([(g, t / 30) for t, g in seeds], axis=0).tolist() for seeds in late]
+        np.testing.assert_allclose(lines["cucb"], sorted(by_weight))
+        assert [line.get_label() for line in regret.lines] == indices[1:]
         last = results.cumulative("tail-5", "regret")[:, -1].mean()
-        np.testing.assert_allclose(axes.lines[-1].get_ydata()[-1], last)
+        np.testing.assert_allclose(regret.lines[-1].get_ydata()[-1], last)
 
 
 @pytest.mark.slow
 def test_radius(study):
     rows, found = study("confidence-width")
     assert len(rows) == 3 * 21, "five indices with four weights and random, on three fleets"
-    first = rows[0]
-    results = found["ablation-radius-phones"]
+    first, results = rows[0], found["ablation-radius-phones"]
     assert first["index"] == "paper-1"
-    ratios, early = [], []
-    for seed in range(2):
+    assert radius.left_out(results.scenario) == 30
 
-        def late(label, seed=seed):
-            records = results.records(label)[seed]
-            assert radius.left_out(results.scenario) == 30
-            rest = records["cohort"][30:]
-            counts = np.bincount(rest.ravel(), minlength=20)
-            return records["duration_s"][30:].sum(), gini(counts)
+    def late(label):
+        """Return seconds and Gini of the rounds that count, by seed."""
+        counts = [
+            np.bincount(records["cohort"][30:].ravel(), minlength=20)
+            for records in results.records(label)
+        ]
+        return list(zip(durations(results, label, 30), map(gini, counts), strict=True))
 
-        front = [late(k) for k in results.scenario.policies if k.startswith("genie")]
-        time_s, uneven = late("paper-1")
-        ratios.append(time_s / at_same_gini(front, uneven))
-        early.append(results.records("paper-1")[seed]["duration_s"][:30].sum())
+    genie = [late(k) for k in results.scenario.policies if k.startswith("genie")]
+    ratios = [
+        time_s / at_same_gini(list(front), uneven)
+        for (time_s, uneven), front in zip(late("paper-1"), zip(*genie, strict=True), strict=True)
+    ]
     assert first["time over genie at this Gini"].mean == pytest.approx(np.mean(ratios))
-    assert first["exploration (s)"].mean == pytest.approx(np.mean(early))
+    early = durations(results, "paper-1", 0, 30)
+    assert first["exploration (s)"].mean == pytest.approx(early.mean())
     regret = {r["index"]: r["regret over the paper's"] for r in rows if r["fleet"] == "phones"}
     assert regret["paper-5"].mean == 1.0
     assert regret["cucb-5"] is not None
@@ -106,26 +109,13 @@ def test_drift(study):
     rows, found = study("drift")
     by = {row["policy"]: row for row in rows}
     assert by["stationary"]["lost, over stationary"].mean == 1.0
-    lost = [
-        d["duration_s"][30:].sum() - s["duration_s"][30:].sum()
-        for d, s in zip(
-            found["ablation-drift"].records("sliding-window"),
-            found["ablation-steady"].records("sliding-window"),
-            strict=True,
-        )
-    ]
-    assert by["sliding-window"]["lost by the change (s)"].mean == pytest.approx(np.mean(lost))
-    steady = [
-        r["duration_s"][:30].sum() for r in found["ablation-steady"].records("sliding-window")
-    ]
-    after = [r["duration_s"][30:].sum() for r in found["ablation-drift"].records("sliding-window")]
-    assert by["sliding-window"]["after, over starting afresh"].mean == pytest.approx(
-        np.mean(np.array(after) / steady)
-    )
-    # before the change both scenarios are the same
-    assert [
-        r["duration_s"][:30].sum() for r in found["ablation-drift"].records("sliding-window")
-    ] == steady
+    drift, steady = found["ablation-drift"], found["ablation-steady"]
+    window = by["sliding-window"]
+    before, after = (durations(drift, "sliding-window", a, b) for a, b in ((0, 30), (30, None)))
+    afresh, same = (durations(steady, "sliding-window", a, b) for a, b in ((0, 30), (30, None)))
+    assert before.tolist() == afresh.tolist(), "before the change both scenarios are the same"
+    assert window["lost by the change (s)"].mean == pytest.approx(np.mean(after - same))
+    assert window["after, over starting afresh"].mean == pytest.approx(np.mean(after / afresh))
 
 
 @pytest.mark.slow
@@ -136,10 +126,7 @@ def test_round_times_are_compared_with_random(study, name):
     assert by["random"]["over random"].mean == 1.0
     (results,) = found.values()
     label = list(by)[1]
-    ratio = [
-        own["duration_s"].mean() / base["duration_s"].mean()
-        for own, base in zip(results.records(label), results.records("random"), strict=True)
-    ]
+    ratio = durations(results, label, 0) / durations(results, "random", 0)
     assert by[label]["over random"].mean == pytest.approx(np.mean(ratio))
     if name == "jitter":
         assert by["means-20"]["over means"].mean == 1.0
@@ -167,10 +154,3 @@ def test_min_participation_is_the_worst_moment_of_the_worst_client(tmp_path, mon
                 worst = min(worst, counts.min() / (t * 2 / 20))
         expected.append(worst)
     assert ablations.min_participations(results, "random") == pytest.approx(expected)
-
-
-def test_a_front_is_not_extended():
-    front = [(10.0, 0.2), (4.0, 0.6), (9.0, 0.7)]
-    assert at_same_gini(front, 0.1) == 10.0
-    assert at_same_gini(front, 0.4) == pytest.approx(7.0)
-    assert at_same_gini(front, 0.9) == 4.0

@@ -14,9 +14,7 @@ from bsfl.studies.annealing import (
 
 def test_problems_have_the_stated_sizes():
     problems = [draw_problem(seed) for seed in range(200)]
-    sizes = [len(p.u) for p in problems]
-    assert min(sizes) >= 50
-    assert max(sizes) <= 500
+    assert all(50 <= len(p.u) <= 500 for p in problems)
     assert all(0.04 < p.m / len(p.u) < 0.51 for p in problems)
 
 

@@ -2,42 +2,33 @@
 
 import json
 
-import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
-from bsfl.experiments import open_results, parse_scenario, read_scenario, run_scenario
-from bsfl.experiments.metrics import METRICS, at_equal_times, evaluated, find_target, time_to
+from bsfl.experiments import open_results, read_scenario, run_scenario
+from bsfl.experiments.metrics import METRICS, evaluated, find_target, time_to
 from bsfl.experiments.statistics import at_same_gini
 from bsfl.experiments.summary import summarise
 from bsfl.policies import POLICIES, make_policy
 from bsfl.studies import leaderboard as lb
 from bsfl.studies.study import Effort, with_policies
+from small_scenario import parse
 
-CONTENT = {
-    "title": "a small <suite>",
-    "time_s": 120.0,
-    "cohort_size": 3,
-    "seeds": 2,
-    "clients": {
-        "n_clients": 15,
-        "tau_min": 1.0,
-        "tau_max": 60.0,
-        "latency": {"population": "lognormal"},
-    },
-    "learning": {"dataset": "fashion-mnist-small", "partition": {"kind": "iid", "samples": 20}},
-    "policies": {"random": {}},
-}
+BOARD = lb.Leaderboard(scenarios=("study",), policies=("bsfl", "random", "genie"), tune=2)
+LEARNING = {"dataset": "fashion-mnist-small", "partition": {"kind": "iid", "samples": 20}}
 
 
-BOARD = lb.Leaderboard(scenarios=("small",), policies=("bsfl", "random", "genie"), tune=2)
+def small(**changes):
+    """Return a small scenario that trains."""
+    same = {"title": "a small <suite>", "rounds": None, "time_s": 120.0, "objective": None}
+    return parse(**same, learning=LEARNING, policies={"random": {}}, **changes)
 
 
 @pytest.fixture(scope="module")
 def scenario():
-    return parse_scenario(CONTENT, name="small", file="small.toml")
+    return small()
 
 
 @pytest.fixture(scope="module")
@@ -57,46 +48,47 @@ def board(scenario, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_policy_has_every_column(board):
-    made, folder, _ = board
-    rows = made["scenarios"]["small"]["policies"]
-    assert set(rows) == {"bsfl", "random", "genie"}
-    for row in rows.values():
-        assert 0 < row["accuracy"]["mean"] < 1
-        assert 0 <= row["worst_label_accuracy"]["mean"] <= row["accuracy"]["mean"]
-        assert row["selection_ms"]["mean"] > 0
-        assert len(row["accuracy"]["values"]) == 2, "one for each seed"
+def test_every_policy_has_every_column_the_fastest_first(board):
+    made, folder, report = board
     assert json.loads((folder / "summary.json").read_text()) == made
+    (table,) = report.tables
+    assert [column.title for column in table.columns] == [
+        "policy",
+        *(m.name for m in METRICS.values() if "board" in m.wide + m.short),
+    ]
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    rows, order = made["scenarios"]["study"]["policies"], [row[0] for row in table.rows]
+    assert set(order) == set(rows) == {"bsfl", "random", "genie"}
+    for row in rows.values():
+        assert len(row["accuracy"]["values"]) == 2, "one for each seed"
+        assert 0 <= row["worst_label_accuracy"]["mean"] <= row["accuracy"]["mean"] < 1
+        assert row["selection_ms"]["mean"] > 0
+    times = [rows[k]["time_to_target_s"]["mean"] for k in order]
+    reached = [time for time in times if time is not None]
+    assert times[: len(reached)] == sorted(reached), "then policies that missed it"
+    page = (folder / "report.html").read_text()
+    assert "a small &lt;suite&gt;" in page
+    assert "<suite>" not in page
+    assert "genie *" in page
+    assert (folder / "report.md").read_text().count("| bsfl |") == 1
 
 
 @pytest.mark.slow
 def test_tuning_tries_the_budget_with_a_seed_that_does_not_count(board, scenario):
     made, folder, _ = board
-    trials = open_results(folder / "tuning" / "small")
+    trials = open_results(folder / "tuning" / "study")
     assert set(trials.scenario.policies) == {"bsfl.0", "bsfl.1"}, "random has nothing to tune"
-    tuning_latencies = trials.scenario.simulated_clients(0).latencies(1, 0.0)
-    for seed in range(2):
-        assert not np.array_equal(
-            tuning_latencies, scenario.simulated_clients(seed).latencies(1, 0.0)
-        )
+    drawn = [
+        one.latencies(1, 0.0).tolist()
+        for one in (trials.scenario.simulated_clients(0), *map(scenario.simulated_clients, (0, 1)))
+    ]
+    assert drawn[0] not in drawn[1:]
     ends = {}
     for label in ("bsfl.0", "bsfl.1"):
         time = time_to(trials, label, find_target(trials))[0]
         ends[label] = (time, -evaluated(trials.records(label)[0])["test_accuracy"][-1])
-    better = min(ends, key=ends.get)
-    assert made["scenarios"]["small"]["settings"]["bsfl"] == (
-        {} if better == "bsfl.0" else {"alpha": 50.0}
-    )
-
-
-@pytest.mark.slow
-def test_accuracy_is_compared_at_equal_time(board):
-    results = open_results(board[1] / "small")
-    values = at_equal_times(results, "random", "test_accuracy")
-    for seed, value in enumerate(values):
-        ends = [results.records(k)[seed]["clock_s"][-1] for k in results.scenario.policies]
-        seen = evaluated(results.records("random")[seed])
-        assert value == seen["test_accuracy"][seen["clock_s"] <= min(ends)][-1]
+    better = {"bsfl.0": {}, "bsfl.1": {"alpha": 50.0}}[min(ends, key=ends.get)]
+    assert made["scenarios"]["study"]["settings"]["bsfl"] == better
 
 
 @pytest.mark.slow
@@ -110,52 +102,28 @@ def test_a_second_call_computes_nothing(board, scenario, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_page_and_the_tables_show_it(board):
-    made, folder, report = board
-    page = (folder / "report.html").read_text()
-    assert "a small &lt;suite&gt;" in page
-    assert "<suite>" not in page
-    assert "genie *" in page
-    (table,) = report.tables
-    order = [row[0] for row in table.rows]
-    rows = made["scenarios"]["small"]["policies"]
-    assert set(order) == set(rows)
-    times = [rows[k]["time_to_target_s"]["mean"] for k in order]
-    reached = [time for time in times if time is not None]
-    assert times[: len(reached)] == sorted(reached), (
-        "the fastest first, then policies that missed it"
-    )
-    assert [column.title for column in table.columns] == [
-        "policy",
-        *(m.name for m in METRICS.values() if "board" in m.wide + m.short),
-    ]
-    assert all(len(row) == len(table.columns) for row in table.rows)
-    assert (folder / "report.md").read_text().count("| bsfl |") == 1
-
-
-@pytest.mark.slow
 def test_fronts_of_other_weights_or_settings_are_recomputed(board, played, tmp_path):
-    points = board[0]["scenarios"]["small"]["fronts"]
+    points = board[0]["scenarios"]["study"]["fronts"]
     choices = [(label, alpha) for label in lb.FRONTS for alpha in lb.FRONT_ALPHAS]
     assert [(p["front"], p["alpha"]) for p in points] == choices
-    for older in ({"alphas": [1.0]}, {"fronts": {}}, {"seeds": 1}):
+    for older in ({"alphas": [1.0]}, {"fronts": {}}, {"seeds": 1}, {}):
         assert lb.fronts(played, tmp_path, seeds=2, jobs=1) == points
         known = json.loads((tmp_path / "front.json").read_text())
-        (tmp_path / "front.json").write_text(json.dumps({**known, **older, "points": points[:3]}))
-    assert lb.fronts(played, tmp_path, seeds=2, jobs=1) == points
+        if older:
+            cut = json.dumps({**known, **older, "points": points[:3]})
+            (tmp_path / "front.json").write_text(cut)
 
 
 @pytest.mark.slow
 def test_a_front_is_what_its_policy_does_with_the_evaluation_seeds(board, played, tmp_path):
-    points = board[0]["scenarios"]["small"]["fronts"]
+    points = board[0]["scenarios"]["study"]["fronts"]
     for label in ("BSFL lognormal", "genie"):
         name, settings = lb.FRONTS[label]
         one = with_policies(played, {"own": (name, {**settings, "alpha": 3.0})})
-        results = run_scenario(one, tmp_path / name, jobs=1)
-        found = summarise(results).as_json()["policies"]["own"]
+        found = summarise(run_scenario(one, tmp_path / name, jobs=1))
         (point,) = [p for p in points if p["front"] == label and p["alpha"] == 3.0]
-        assert point["mean_round_s"] == pytest.approx(found["mean_round_s"]["mean"])
-        assert point["gini"] == pytest.approx(found["gini"]["mean"])
+        for key in ("mean_round_s", "gini"):
+            assert point[key] == pytest.approx(found.mean("own", key))
 
 
 def test_rounds_close_alike_with_seeds_that_nothing_was_chosen_with(scenario):
@@ -165,34 +133,28 @@ def test_rounds_close_alike_with_seeds_that_nothing_was_chosen_with(scenario):
     assert waited.learning.engine == "jax"
     assert (waited.plan.over_selection, invited.plan.over_selection) == (1.0, 1.3)
     assert (waited.time_s, invited.time_s) == (120.0, 60.0), "its rounds are half as long"
-    with pytest.raises(InvalidInput, match="rounds must be one of"):
-        lb.Leaderboard(rounds="sometimes")
 
 
 def test_the_genie_is_no_competitor_and_sits_out_drift(tmp_path):
-    assert "genie" in POLICIES
     assert set(POLICIES) - set(lb.COMPETITORS) == {"genie"}
-    drift = CONTENT | {"clients": CONTENT["clients"] | {"drift": {"at": 3, "share": 0.5}}}
-    moving = parse_scenario(drift, name="moving", file="moving.toml")
+    assert not lb.can_run("genie", read_scenario("drift"))
+    assert lb.can_run("genie", read_scenario("flaky"))
+    moving = small(clients__drift={"at": 3, "share": 0.5})
     points = lb.fronts(moving, tmp_path, seeds=1, jobs=1)
     indices = {"BSFL as published", "BSFL lognormal", "BSFL lognormal, optimistic"}
     assert {p["front"] for p in points} == indices
 
 
-def test_the_front_is_read_between_weights_and_never_beyond_its_even_end(board):
-    front = [(10.0, 0.1), (4.0, 0.5), (6.0, 0.7), (2.0, 0.8)]
-    assert at_same_gini(front, 0.1) == 10.0
-    assert at_same_gini(front, 0.3) == pytest.approx(7.0)
-    assert at_same_gini(front, 0.7) == 4.0, "6 s is beaten in both"
-    assert at_same_gini(front, 0.9) == 2.0
-    results = open_results(board[1] / "small")
-    key = "round_over_bsfl_at_gini"
-    for uneven, expected in ((0.0, True), (1.0, False)):
-        rows = summarise(results, [(7.0, uneven)]).policies
-        assert (key in rows["random"]) == expected, "nobody is as even as the front's end"
+def test_the_front_is_read_between_weights_and_never_beyond_its_ends(board):
+    front = [(10.0, 0.1), (4.0, 0.5), (6.0, 0.7), (2.0, 0.8)]  # 6 s is beaten in both
+    read = [at_same_gini(front, gini) for gini in (0.0, 0.1, 0.3, 0.7, 0.9)]
+    assert read == pytest.approx([10.0, 10.0, 7.0, 4.0, 2.0])
+    results = open_results(board[1] / "study")
     own = summarise(results, [(7.0, 0.0)])
     ratio = own.mean("random", "mean_round_s") / 7.0
-    assert own.mean("random", key) == pytest.approx(ratio)
+    assert own.mean("random", "round_over_bsfl_at_gini") == pytest.approx(ratio)
+    above = summarise(results, [(7.0, 1.0)]).policies["random"]
+    assert "round_over_bsfl_at_gini" not in above, "no policy is as even as the end of the front"
 
 
 @pytest.mark.parametrize("name", lb.BENCHMARK_SUITE)
@@ -208,39 +170,34 @@ def test_the_benchmark_suite_trains_and_has_a_quick_version(name):
         assert small.time_s == whole.time_s / lb.QUICK_PART
 
 
-def test_the_genie_stays_away_from_drift():
-    assert not lb.can_run("genie", read_scenario("drift"))
-    assert lb.can_run("genie", read_scenario("flaky"))
-    assert lb.can_run("bsfl", read_scenario("drift"))
-
-
-def test_everyone_who_can_be_tuned_has_the_same_number_of_tries():
+def test_all_policies_that_can_be_tuned_have_the_same_number_of_candidates():
     fixed = {"random", "weighted", "age"}
     assert set(lb.CANDIDATES) == set(lb.COMPETITORS) - fixed - {"pace"}, "pace needs no setting"
     for name in fixed:
         assert set(POLICIES.settings(name)) <= {"tau_max"}
-    for name, tries in lb.CANDIDATES.items():
-        assert len(tries) == 4
-        assert tries[0] == {}, "the defaults come first"
-        told = {"tau_max": 30.0} if "tau_max" in POLICIES.settings(name) else {}
-        for settings in tries:
-            make_policy(name, **told, **settings)
+    for name, (first, *others) in lb.CANDIDATES.items():
+        assert (first, len(others)) == ({}, 3), "the defaults come first"
+        deadline = {"tau_max": 30.0} if "tau_max" in POLICIES.settings(name) else {}
+        for settings in others:
+            make_policy(name, **deadline, **settings)
 
 
-def test_an_unknown_competitor_is_named_and_no_scenario_is_blamed():
-    with pytest.raises(InvalidInput, match="^unknown policy 'nope'; known are bsfl, pace"):
-        lb.Leaderboard(policies=("nope",))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"policies": ("nope",)}, "^unknown policy 'nope'; known are bsfl, pace"),
+        ({"tune": 9}, "tune must be between 1 and 4, got 9"),
+        ({"rounds": "sometimes"}, "rounds must be one of"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        lb.Leaderboard(**settings)
 
 
-@pytest.mark.parametrize("name", ["phones", "linear-iid"])
-@pytest.mark.parametrize("quick", [False, True])
-def test_a_scenario_that_trains_no_classifier_is_refused_at_once(name, quick, tmp_path):
+@pytest.mark.parametrize(("name", "quick"), [("phones", False), ("linear-iid", True)])
+def test_a_scenario_that_trains_no_classifier_is_rejected_at_once(name, quick, tmp_path):
     board = lb.Leaderboard(scenarios=(name,), policies=("random",))
     with pytest.raises(InvalidInput, match=f"{name} trains no classifier"):
         board.play(tmp_path / "out", Effort(quick=quick))
     assert not (tmp_path / "out").exists()
-
-
-def test_nobody_has_more_tries_than_there_are_candidates():
-    with pytest.raises(InvalidInput, match="tune must be between 1 and 4, got 9"):
-        lb.Leaderboard(tune=9)

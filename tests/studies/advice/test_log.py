@@ -11,7 +11,7 @@ from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.monitoring import Journal
 from bsfl.monitoring.journal import START
-from bsfl.simulation.response_log import UNITS, Columns
+from bsfl.simulation.response_log import Columns
 from bsfl.studies.advice.log import read_log, uncensored
 from bsfl.types import FAILED, OK, TIMEOUT
 
@@ -27,29 +27,20 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("header", "row", "unit"),
     [
-        "client,latency_s",
-        "Client ID;Latency (ms);x",
-        "cid\tduration",
-        "device_id|fit_time_min",
-        "timestamp,node,elapsedMs",
+        ("client,latency_s", "ann,3", "s"),
+        ("Client ID;Latency (ms);x", "ann;3000;?", "ms"),
+        ("cid\tduration", "ann\t3", "s"),
+        ("device_id|fit_time_min", "ann|0.05", "min"),
+        ("timestamp,node,elapsedMs", "17,ann,3000", "ms"),
     ],
 )
-def test_common_spellings_and_units_are_understood(written, header):
-    delimiter = next(d for d in ",;\t|" if d in header)
-    names = header.split(delimiter)
-    scale = {"ms": 1000.0, "min": 1 / 60, "Ms": 1000.0}
-    factor = next((f for unit, f in scale.items() if unit in names[-2] + names[-1]), 1.0)
-    cells = {"timestamp": "17", "x": "?"}
-    row = [cells.get(n) or ("ann" if i == len(names) - 2 else "") for i, n in enumerate(names)]
-    is_client = [any(w in n.lower() for w in ("client", "cid", "device", "node")) for n in names]
-    row = ["ann" if is_client[i] else cells.get(n, str(3.0 * factor)) for i, n in enumerate(names)]
-    log = read_log(written(f"{header}\n{delimiter.join(row)}\n"))
+def test_common_spellings_and_units_are_understood(written, header, row, unit):
+    log = read_log(written(f"{header}\n{row}\n"))
     assert log.clients == ["ann"]
     assert log.latency_s == pytest.approx([3.0])
-    unit = re.search(r"latency from '.*?' in (\w+)", log.words())[1]
-    assert 3.0 * factor * UNITS[unit] == pytest.approx(3.0)
+    assert re.search(r"latency from '.*?' in (\w+)", log.words())[1] == unit
 
 
 def test_columns_can_be_named(written):
@@ -100,41 +91,34 @@ def test_ids_that_are_numbers_are_numbers_unless_text_is_requested(written):
 
 
 def test_a_censored_latency_is_distributed_over_the_longer_ones():
-    # by hand: 2 s is censored between 1 and {5, 9}; each of these two gets half of it, in whole: one
+    # by hand: 2 s is censored between 1 and {5, 9}; each of these two gets half of both
     latencies, missed = uncensored(np.array([1.0, 5.0, 9.0]), np.array([2.0, 2.0]))
     assert (latencies.tolist(), missed) == ([1.0, 5.0, 5.0, 9.0, 9.0], 0.0)
-    latencies, missed = uncensored(np.array([]), np.array([60.0, 60.0]))
-    assert (len(latencies), missed) == (0, 2.0)
+    assert uncensored(np.array([]), np.array([60.0, 60.0]))[1] == 2.0
+
+
+CSV = "client,latency_s\n"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "no column looks like the client; .* must name the columns, and is empty"),
-        ("client,latency_s\n", "no row below the header"),
+        (CSV, "no row below the header"),
         ("client,speed\na,1\n", "no column looks like the latency"),
-        ("client,latency_s\na,fast\n", "line 2: latency must be a number from 1e-09 to 1e[+]12"),
-        ("client,latency_s\na,1e300\n", "line 2: latency must be a number"),
-        ("client,latency_s\na,-1\n", "line 2: latency must be a number"),
-        ("client,latency_s\na,nan\n", "line 2: a response needs its latency, got 'nan'"),
-        ("client,latency_s\n ,1\n", "line 2: the client has no name"),
-        ("client,latency_s\na,1,2\n", "line 2: expected 2 values, got 3"),
-        ("client,latency_s\na\n", "line 2: expected 2 values, got 1"),
+        (CSV + "a,1e300\n", "line 2: latency must be a number"),
+        (CSV + "a,nan\n", "line 2: a response needs its latency, got 'nan'"),
+        (CSV + " ,1\n", "line 2: the client has no name"),
+        (CSV + "a,1,2\n", "line 2: expected 2 values, got 3"),
         ("client,latency_s,status\na,1,maybe\n", "line 2: the outcome must be ok, timeout"),
         ("client,latency_s,time\na,1,noon\n", "line 2: the time must be a number or a date"),
         ("client,latency_s,loss\na,1,1e99\n", "line 2: loss must be a number from"),
         ("client,latency_s,status\na,,timeout\n", "no client responded, and no deadline"),
-        (f"client,latency_s\n{'a' * 1001},1\n", "id must have at most 1,000 characters"),
-        (f"client,latency_s\n{'a' * 140_000},1\n", "line 2: more than 100,000 characters"),
+        (f"{CSV}{'a' * 1001},1\n", "id must have at most 1,000 characters"),
+        (f"{CSV}{'a' * 140_000},1\n", "line 2: more than 100,000 characters"),
         (b"client,latency_s\n\xff\xfe,1\n", "line 2: not text in UTF-8"),
-        (b"\x7fELF\x00\x01\x02" + bytes(range(256)), "not text in UTF-8|cannot be read|no column"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(1000), "not text in UTF-8|cannot be read"),
         (b"bsfl-state\r\n\1\0\0", "is a saved scheduler .*bsfl inspect.*needs a log of responses"),
-        (START + b'"opened"}\n', "the journal has no round"),
-        (
-            START + b'"opened","round":1e999}\n' + START + b"[]}\n[1\n",
-            "the journal has no round",
-        ),
+        (START + b'"opened","round":1e999}\n' + START + b"[]}\n[1\n", "the journal has no round"),
     ],
 )
 def test_a_wrong_log_is_one_clear_line(written, content, message):
@@ -144,17 +128,14 @@ def test_a_wrong_log_is_one_clear_line(written, content, message):
     assert len(str(raised.value)) < 700
 
 
-def test_a_log_that_is_not_there(tmp_path):
+def test_files_that_cannot_be_read_are_named(written, tmp_path, monkeypatch):
     with pytest.raises(InvalidInput, match="cannot be read: No such file"):
         read_log(tmp_path / "no.csv")
     with pytest.raises(InvalidInput, match="cannot be read: Is a directory"):
         read_log(tmp_path)
-
-
-def test_more_rows_than_memory_has_room_for(written, monkeypatch):
     monkeypatch.setattr("bsfl.simulation.client_rows.MAX_ROWS", 3)
     with pytest.raises(InvalidInput, match="more than 3 rows"):
-        read_log(written("client,latency_s\n" + "a,1\n" * 4))
+        read_log(written(CSV + "a,1\n" * 4))
 
 
 def line(kind, **entry):
@@ -223,11 +204,7 @@ def test_changes_of_availability_show_which_clients_could_be_selected(written):
     text += opened(4, ["b"], n_available=7)  # other clients were online than the journal says
     log = read_log(written(text, "rounds.jsonl"))
     assert log.clients == ["a", "b", "z", "d"]
-    assert log.available.tolist() == [
-        [True, True, True, True],
-        [False, False, True, False],
-        [False, True, True, True],
-    ]
+    assert log.available.astype(int).tolist() == [[1, 1, 1, 1], [0, 0, 1, 0], [0, 1, 1, 1]]
 
 
 def test_only_the_last_run_of_a_repeated_round_counts(written):

@@ -9,9 +9,8 @@ from bsfl.random import stream
 from bsfl.simulation import SimulatedClients
 from bsfl.simulation.latency import Flaky
 from bsfl.simulation.populations import POPULATIONS
-from bsfl.studies.advice import Advice, read_log
+from bsfl.studies.advice import read_log
 from bsfl.studies.advice.trials import ResampledFleets, Setting, run_setting
-from bsfl.studies.study import Effort
 
 DEVICES = Path(__file__).parents[4] / "shared" / "devices" / "fedscale_capacity_20k.csv"
 K, M, ROUNDS = 100, 10, 300
@@ -66,27 +65,3 @@ def test_the_predicted_mean_round_is_the_true_one_within_a_tenth(name, tmp_path)
         predicted = mean_round_s(setting, [resampled.fleet(i) for i in range(3)])
         true = mean_round_s(setting, [fleet(name, 1000 + i) for i in range(2)])
         assert predicted == pytest.approx(true, rel=0.1), policy
-
-
-@pytest.mark.slow
-def test_the_recommended_setting_does_what_is_promised(tmp_path):
-    log = written("flaky", tmp_path / "log.csv")
-    asked = {
-        "cohort_size": M,
-        "rounds": ROUNDS,
-        "policies": ("pace", "random"),
-        "min_participation": 0.6,
-    }
-    found = Advice(log=log, **asked).play(tmp_path, Effort(jobs=1)).numbers
-    best = found["recommended"]
-    fleets = [fleet("flaky", 1000 + i) for i in range(3)]
-    true = [run_setting(one, Setting(**best["setting"]), ROUNDS) for one in fleets]
-    assert best["mean_round_s"]["mean"] == pytest.approx(
-        np.mean([one["mean_round_s"] for one in true]), rel=0.1
-    )
-    assert np.mean([one["min_participation"] for one in true]) > 0.5
-    chance = [run_setting(one, Setting(**found["trials"][0]["setting"]), ROUNDS) for one in fleets]
-    saved = 1 - np.mean(
-        [a["for_as_many_s"] / b["for_as_many_s"] for a, b in zip(true, chance, strict=True)]
-    )
-    assert best["saved"]["mean"] == pytest.approx(saved, abs=0.1)

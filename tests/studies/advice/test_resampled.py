@@ -11,12 +11,10 @@ from bsfl.studies.advice.resampled import (
     response_population,
 )
 
-RNG = np.random.default_rng(3)
 
-
-@pytest.fixture(autouse=True)
-def _the_same_numbers_whatever_ran_before(monkeypatch):
-    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(3))
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
 
 
 def draws(posterior: ClientPosterior, n: int = 400, seed: int = 0) -> np.ndarray:
@@ -24,9 +22,9 @@ def draws(posterior: ClientPosterior, n: int = 400, seed: int = 0) -> np.ndarray
     return np.array([latency.draw(t, stream(seed, "latency", t)) for t in range(n)])
 
 
-def test_a_client_with_many_responses_is_drawn_from_them():
+def test_a_client_with_many_responses_is_drawn_from_them(rng):
     own = np.concatenate([np.full(500, 1.0), np.full(500, 4.0)])  # two values, and nothing between
-    others = [np.exp(RNG.normal(0.5, 0.3, 1000)) for _ in range(5)]
+    others = [np.exp(rng.normal(0.5, 0.3, 1000)) for _ in range(5)]
     posterior = fit_posterior([own, *others], np.zeros(6))
     drawn = draws(posterior, 4000)[:, 0]
     near = np.isclose(drawn, 1.0, rtol=0.1) | np.isclose(drawn, 4.0, rtol=0.1)
@@ -35,23 +33,23 @@ def test_a_client_with_many_responses_is_drawn_from_them():
     assert np.log(drawn).std() == pytest.approx(np.log(own).std(), rel=0.05)
 
 
-def test_few_responses_are_drawn_towards_the_population():
+def test_few_responses_are_drawn_towards_the_population(rng):
     # one response each: what differs between clients cannot be distinguished from noise of others with two
-    pairs = [np.exp(2.0 + RNG.normal(0, 0.5, 2)) for _ in range(200)]  # no difference but noise
+    pairs = [np.exp(2.0 + rng.normal(0, 0.5, 2)) for _ in range(200)]  # no difference but noise
     posterior = fit_posterior([*pairs, np.exp(np.array([2.0 + 1.5]))], np.zeros(201))
     assert posterior.mean[-1] < 2.6, (
         "3 standard deviations of noise are not taken for a slow client"
     )
-    far = [np.exp(RNG.normal(0, 2.0) + RNG.normal(0, 0.05, 2)) for _ in range(200)]
+    far = [np.exp(rng.normal(0, 2.0) + rng.normal(0, 0.05, 2)) for _ in range(200)]
     posterior = fit_posterior([*far, np.exp(np.array([3.0]))], np.zeros(201))
     assert posterior.mean[-1] == pytest.approx(3.0, abs=0.05), "here one response is enough"
 
 
-def test_variances_are_steadied_only_where_clients_are_alike():
-    alike = fit_posterior([np.exp(RNG.normal(0, 0.3, 4)) for _ in range(300)], np.zeros(300))
+def test_variances_are_steadied_only_where_clients_are_alike(rng):
+    alike = fit_posterior([np.exp(rng.normal(0, 0.3, 4)) for _ in range(300)], np.zeros(300))
     assert np.sqrt(alike.sigma2).std() < 0.05
     sigmas = np.where(np.arange(300) < 150, 0.01, 1.0)
-    apart = fit_posterior([np.exp(RNG.normal(0, s, 6)) for s in sigmas], np.zeros(300))
+    apart = fit_posterior([np.exp(rng.normal(0, s, 6)) for s in sigmas], np.zeros(300))
     assert np.median(apart.sigma2[:150]) < 0.02**2 * 4
     assert np.median(apart.sigma2[150:]) > 0.5
 
@@ -65,20 +63,8 @@ def test_unresponsive_clients_are_lost_and_reliable_ones_are_not():
     assert not np.isinf(draws(fit_posterior(responses[:20], np.zeros(20)))).any()
 
 
-def test_a_whole_fleet_has_the_spread_of_the_true_one():
-    medians, sigma = np.exp(RNG.normal(2.0, 0.8, 500)), 0.3
-    responses = [m * np.exp(RNG.normal(0, sigma, 3)) for m in medians]
-    drawn_s = np.concatenate(
-        [draws(fit_posterior(responses, np.zeros(500)), 20, w) for w in range(5)]
-    )
-    drawn = np.log(drawn_s)
-    # one draw of a client: variance between clients and within one, 0.64 + 0.09
-    assert drawn.var() == pytest.approx(np.log(medians).var() + 0.09, rel=0.1)
-    assert np.quantile(drawn, 0.99) == pytest.approx(2.0 + 2.33 * np.sqrt(0.73), abs=0.25)
-
-
-def test_the_mean_speed_is_that_of_the_draws():
-    responses = [np.exp(RNG.normal(k / 5, 0.4, 30)) for k in range(8)]
+def test_the_mean_speed_is_that_of_the_draws(rng):
+    responses = [np.exp(rng.normal(k / 5, 0.4, 30)) for k in range(8)]
     latency = fit_posterior(responses, np.full(8, 5.0)).sample(stream(0, "w"))
     drawn = np.array([latency.draw(t, stream(1, "x", t)) for t in range(6000)])
     found = np.mean(1 / np.clip(drawn, 0.1, 20.0), axis=0)
@@ -97,11 +83,11 @@ def test_populations():
     assert a + b > 100, "all alike: the population counts for much"
 
 
-def test_seeds_differ_by_what_few_responses_leave_open():
+def test_seeds_differ_by_what_few_responses_leave_open(rng):
     # mu_k ~ N(0, 0.3^2) known by two responses with sigma 0.6: of the variance 0.09 the posterior means
     # hold 0.09^2 / (0.09 + 0.18) = 0.03, more where two responses happen to be close (0.031 to 0.044
     # over 16 seeds), and every seed must draw the rest
-    responses = [np.exp(RNG.normal(0, 0.3) + RNG.normal(0, 0.6, 2)) for _ in range(4000)]
+    responses = [np.exp(rng.normal(0, 0.3) + rng.normal(0, 0.6, 2)) for _ in range(4000)]
     posterior = fit_posterior(responses, np.zeros(4000))
     assert 0.03 < posterior.mean.var() < 0.046
     assert posterior.sample(stream(0, "w")).mu.var() == pytest.approx(0.09, rel=0.3)

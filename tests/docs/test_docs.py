@@ -1,10 +1,8 @@
 """Every Python snippet in the documentation runs as it stands, and every link leads somewhere.
 
-The tutorials, whose snippets belong together, are run by docs/test_tutorials.py.
-
-A snippet that plays long opens with "```python slow", and is left out of `./run test`; one that
-opens with "```python mlflow" is left out where that package is not installed.
-`python tests/test_docs.py` writes the tables that come from the registry.
+Tutorials, whose snippets belong together, are run by test_tutorials.py. A snippet that runs long
+opens with "```python slow"; one that opens with "```python mlflow" needs that package.
+`python tests/docs/test_docs.py` writes the tables that come from the registry.
 """
 
 import importlib.util
@@ -19,7 +17,7 @@ import pytest
 from bsfl._core.registry import REQUIRED
 from bsfl.policies import POLICIES, make_policy
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     *sorted({*(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs" / "tutorials").iterdir()}),
@@ -102,7 +100,7 @@ POLICY_PAGE = ROOT / "docs" / "policies" / "README.md"
 
 
 def policy_table():
-    """Return the table of the policies, as they tell of themselves."""
+    """Return the table of the policies, from what they say of themselves."""
     lines = ["| name | class | what it does | needs | must be given |", "|---|---|---|---|---|"]
     for name, policy in POLICIES.items():
         made = make_policy(name, **policy.example)
@@ -125,12 +123,9 @@ def with_table(text):
     return head + start + policy_table() + end + tail
 
 
-def test_the_table_of_policies_is_what_they_tell_of_themselves():
+def test_every_policy_has_a_page_and_a_row_in_the_table():
     text = POLICY_PAGE.read_text()
-    assert text == with_table(text), "run: python tests/test_docs.py"
-
-
-def test_every_policy_has_a_page():
+    assert text == with_table(text), "run: python tests/docs/test_docs.py"
     for name in POLICIES.known:
         assert (POLICY_PAGE.parent / f"{name}.md").is_file(), name
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,18 +11,17 @@ pytest.importorskip("numba", reason="the engine fast needs the extra fast")
 
 from bsfl.learning.numba_cache import forget, recovering
 
-CODE = """
-import numba
-from bsfl.learning.numba_cache import recovering
-from program import double
-print(recovering(double)(21))
-"""
 PROGRAM = """
 import numba
 
 @numba.njit(cache=True)
 def double(x):
     return 2 * x
+"""
+CODE = """
+from bsfl.learning.numba_cache import recovering
+from program import double
+print(recovering(double)(21))
 """
 
 
@@ -46,16 +46,13 @@ def test_a_damaged_cache_is_made_again(tmp_path):
         assert again.stdout == "42\n", again.stderr
 
 
-def test_what_fails_twice_is_said(tmp_path):
-    class Program:
-        class stats:  # noqa: N801
-            cache_path = tmp_path
+def test_an_error_that_comes_again_is_raised(tmp_path):
+    def program():
+        raise ValueError("always")
 
-        def __call__(self):
-            raise ValueError("always")
-
-    (tmp_path / "x.nbi").write_bytes(b"")
+    program.stats = SimpleNamespace(cache_path=tmp_path)
+    (tmp_path / "x.nbi").touch()
     with pytest.raises(ValueError, match="always"):
-        recovering(Program())()
+        recovering(program)()
     assert list(tmp_path.iterdir()) == []
     forget(tmp_path / "gone")

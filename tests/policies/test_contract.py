@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from bsfl import BSFL, Genie, Observation, Policy, PolicyWrapper, Scheduler
+from bsfl import Genie, Observation, Policy, PolicyWrapper, Scheduler
 from bsfl._core.events import Forget, Respond
 from bsfl.errors import InvalidInput
 from bsfl.policies import POLICIES, FedCS, make_policy
@@ -64,15 +64,54 @@ def test_missing_losses_are_rejected_and_the_policy_is_named(case):
     assert contents(driver.state) == before
 
 
-def test_a_state_of_components_is_a_tree():
-    names = set(contents(BSFL(alpha=1.0).init(3)))
-    assert {"fastest_s", "memory.mean", "memory.observed"} <= names
-    assert "index.gram" not in names, "UCBIndex learns nothing beside the averages"
+BAD_SETTINGS = {
+    "afl": [{"drop": 1.1}, {"uniform": 1.1}, {"temperature": -0.1}],
+    "age": [{"tau_max": 0}],
+    "bsfl": [
+        *({"alpha": -1.0}, {"alpha": np.nan}, {"alpha": "x"}, {"beta": 0}, {"beta": 1.5}),
+        *({"tau_min": 0.0}, {"tau_max": -2}, {"generalization": "fair"}, {"solver": "magic"}),
+    ],
+    "cs-ucb": [{"tau_max": 0}, {"exploration": -1.0}],
+    "cs-ucb-q": [{"beta": 1.5}, {"phi": -0.1}, {"exploration": -1.0}],
+    "f3ast": [{"step": 1.5}],
+    "fedcs": [{"tau_max": -1}, {"latency_s": [np.inf]}, {"upload_s": [0.0]}, {"candidates": 0}],
+    "genie": [{"mean_speed": [0.5, -1.0]}],
+    "luo": [{"tau_max": 0}, {"speed": -1}, {"least": 0}, {"least": 2}],
+    "oort": [
+        *({"tau_max": 0}, {"percentile": 101}, {"pacer_step": -5}, {"pacer_rounds": 0}),
+        *({"penalty": -1}, {"clip": 2}, {"cut_off": 2}, {"explore": 2}, {"expected_s": [0.0]}),
+    ],
+    "pace": [{"fairness": -1.0}, {"fairness": 6.0}, {"min_participation": 1.1}, {"tau_max": 0}],
+    "pisces": [{"penalty": -1}],
+    "power-of-choice": [{"candidates": 0}, {"ask": "me"}],
+    "rbcs-f": [
+        *({"tau_max": 0.0}, {"phi": 1.0}, {"phi": -0.1}, {"ridge": 0}, {"latency_weight": -1}),
+        *({"exploration": np.nan}, {"compute": None}, {"transfer": [0.0]}),
+    ],
+    "refl": [{"history": 1.1}, {"stay": 0}],
+    "tifl": [{"tau_max": 0}, {"rounds": 0}, {"tiers": 0}, {"interval": 1.5}],
+    "ucb-cs": [{"gamma": 1.0}, {"gamma": 0.0}, {"gamma": 1.5}, {"sigma": -1.0}],
+}
 
 
-def test_an_unknown_name_is_rejected_with_the_nearest_one():
-    with pytest.raises(InvalidInput, match="unknown policy 'bslf'; did you mean 'bsfl'"):
-        make_policy("bslf")
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_bad_settings_are_rejected_and_named(name):
+    for settings in BAD_SETTINGS[name]:
+        with pytest.raises(InvalidInput, match=rf"\b{next(iter(settings))}\b.* must "):
+            make_policy(name, **{**POLICIES[name].example, **settings})
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        *(("fedcs", "latency_s"), ("fedcs", "upload_s"), ("genie", "mean_speed")),
+        *(("oort", "expected_s"), ("rbcs-f", "transfer")),
+    ],
+)
+def test_settings_by_client_must_cover_all_clients(name, setting):
+    policy = make_policy(name, **{**POLICIES[name].example, setting: [1.0] * 39})
+    with pytest.raises(InvalidInput, match=f"{setting} must cover all 40 clients, got 39"):
+        policy.init(40)
 
 
 # --- wrappers -------------------------------------------------------------------------------------

@@ -45,13 +45,8 @@ def test_the_less_reliable_clients_are_the_more_are_invited():
     sizes = [run(auto(), lambda _, p=p: p).last_round.n_invited for p in (0.0, 0.2, 0.4)]
     assert sizes[0] == 13
     assert sizes[0] < sizes[1] < sizes[2] <= 20
-
-
-def test_a_cohort_of_unreliable_clients_is_larger():
-    scheduler = run(auto(), lambda k: 0.5 if k < 30 else 0.0)
-    unreliable = scheduler.select(available=range(30))
-    reliable = scheduler.select(available=range(30, 60))
-    assert len(unreliable) > len(reliable) + 3
+    mixed = run(auto(), lambda k: 0.5 if k < 30 else 0.0)
+    assert len(mixed.select(range(30))) > len(mixed.select(range(30, 60))) + 3
 
 
 # --- chronically late clients ---------------------------------------------------------------------
@@ -64,25 +59,6 @@ def respond_in_order(scheduler, cohort, seconds, **values):
     scheduler.observe({k: Observation(latency_s=seconds[k], **values) for k in fresh}, round=cohort)
     scheduler.observe({k: seconds[k] for k in late}, round=cohort)
     return fresh
-
-
-def kept_of_six(over_selection, n_rounds=30):
-    """Return how often each of six clients was one of the two that close a round."""
-    delays, kept = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0]), np.zeros(6)
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        scheduler = Scheduler(cohort_size=2, over_selection=over_selection, late="drop")
-        for _ in range(n_rounds):
-            cohort = scheduler.select(available=range(6))
-            latency = delays[list(cohort)] * np.exp(0.05 * rng.normal(size=len(cohort)))
-            seconds = dict(zip(cohort, latency.tolist(), strict=True))
-            kept[respond_in_order(scheduler, cohort, seconds)] += 0.1
-    return kept
-
-
-def test_a_client_slower_than_all_others_is_waited_for_now_and_then():
-    assert kept_of_six(1.3)[5] == 0, "a third one always comes before it"
-    assert kept_of_six("auto")[5] >= 1.5, "of 10, its fair count"
 
 
 @pytest.mark.parametrize("m", [4, 6])

@@ -44,15 +44,6 @@ def test_the_minimum_participation_is_held(minimum, index):
     assert ratios[120:].min() >= minimum - 0.02
 
 
-def test_a_lower_minimum_is_faster():
-    fast, medium, fair = (
-        run_phones(BSFL(alpha=MinParticipation(minimum), index=NO_WIDTH))[1]
-        for minimum in (0.2, 0.5, 0.9)
-    )
-    assert fast <= medium <= fair
-    assert fast < 0.9 * fair
-
-
 def test_the_gini_coefficient_is_held():
     ratios, _ = run_phones(BSFL(alpha=MaxGini(0.1), index=NO_WIDTH))
     assert 0.05 < gini(ratios[-1]) <= 0.11

@@ -1,4 +1,4 @@
-"""Age-based selection: the recursion of ages, and products by hand."""
+"""Age-based selection: ages and products by hand."""
 
 import numpy as np
 import pytest
@@ -11,15 +11,6 @@ from bsfl.policies import AgeBased
 
 def ages(driver, n_clients=3):
     return driver.policy.ages(driver.state, driver.context(), np.arange(n_clients)).tolist()
-
-
-def test_ages_follow_the_recursion():
-    driver, rng, age = drive(AgeBased(tau_max=10.0), 7, 2), np.random.default_rng(2), np.zeros(7)
-    for _ in range(49):
-        assert ages(driver, 7) == age.tolist()
-        driver.open(rng=rng)
-        driver.respond({k: 1.0 + k for k in driver.cohort})
-        age = (age + 1) * (1 - np.isin(np.arange(7), driver.cohort))
 
 
 def test_rounds_by_hand():

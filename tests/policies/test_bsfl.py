@@ -128,19 +128,6 @@ def test_without_a_deadline_a_failure_is_a_response_that_never_comes():
     assert speeds(driver)[:1] == pytest.approx([0.5])
 
 
-def test_slow_clients_are_put_into_the_same_rounds():
-    # four fast, four slow, m = 4, no width: the paper's insight is that slow ones come together
-    driver = drive(BSFL(alpha=4.0, tau_min=1.0, index=NO_WIDTH), 8, 4)
-    latency, n_mixed = np.array([1.0] * 4 + [10.0] * 4), 0
-    for t in range(1, 60):
-        driver.open()
-        cohort = driver.cohort
-        driver.respond(dict(zip(cohort, latency[cohort], strict=True)))
-        n_mixed += t > 10 and 0 < np.sum(latency[cohort] > 5) < 4
-    assert n_mixed == 0
-    assert driver.task.invitations[4:8].min() > 5
-
-
 def test_custom_functions_are_used():
     def favourite(clients, context):
         return np.where(clients == 3, 1.0, 0.0)

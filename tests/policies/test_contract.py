@@ -8,7 +8,7 @@ import pytest
 from bsfl import Genie, Observation, Policy, PolicyWrapper, Scheduler
 from bsfl._core.events import Forget, Respond
 from bsfl.errors import InvalidInput
-from bsfl.policies import POLICIES, FedCS, make_policy
+from bsfl.policies import POLICIES, make_policy
 from bsfl.policy import LOSS
 from bsfl.testing import CHECKS, PolicyDriver, check_policy, contents
 
@@ -155,14 +155,6 @@ def test_a_wrapped_policy_selects_the_same_cohorts(case):
     assert run_30_rounds(PolicyWrapper(policy), late="drop") == cohorts
     assert run_30_rounds(PolicyWrapper(PolicyWrapper(policy)), late="drop") == cohorts
     assert any(n_invited > 5 for _, n_invited, _ in cohorts)
-
-
-def test_a_wrapped_policy_may_select_fewer():
-    """With 4 candidates FedCS fills no cohort of 5, let alone one of 1.3 times as many."""
-    policy = FedCS(tau_max=20.0, candidates=4)
-    cohorts = run_30_rounds(PolicyWrapper(policy))
-    assert cohorts == run_30_rounds(policy)
-    assert all(1 <= len(clients) <= 4 < n_invited for clients, n_invited, _ in cohorts)
 
 
 def test_a_wrapper_has_all_that_the_policy_declares():

@@ -1,6 +1,5 @@
-"""CS-UCB-Q: queues by hand and against their recursion, and the cap of the index."""
+"""CS-UCB-Q: queues by hand, and the cap of the index."""
 
-import numpy as np
 import pytest
 from policy_rounds import drive
 
@@ -30,18 +29,6 @@ def test_rounds_by_hand():
     # and it grows by the share in every round without a selection
     driver.task.round = 12
     assert queues(driver) == pytest.approx([1 / 4 + 10 / 4, 10 / 8, 1 / 4 + 10 / 8])
-
-
-def test_queues_equal_the_recursion():
-    rng = np.random.default_rng(4)
-    sizes, queue = rng.uniform(1, 5, 6), np.zeros(6)
-    driver = drive(CsUcbQ(tau_max=10.0, phi=1.0), 6, 2, samples=sizes)
-    share = 2 * sizes / sizes.sum()
-    for _ in range(59):
-        assert queues(driver) == pytest.approx(queue)
-        driver.open(rng=rng)
-        driver.respond(dict.fromkeys(driver.cohort, 1.0))
-        queue = np.maximum(queue + share - np.isin(np.arange(6), driver.cohort), 0)
 
 
 def test_the_index_is_capped_at_one():

@@ -44,25 +44,17 @@ def test_greedy_by_hand():
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_greedy_equals_the_published_loop(seed):
+def test_greedy_is_as_long_and_as_full_as_the_published_loop(seed):
     rng = np.random.default_rng(seed)
-    k, m = int(rng.integers(1, 400)), int(rng.integers(1, 12))
+    k, m, deadline = int(rng.integers(1, 400)), int(rng.integers(1, 12)), rng.uniform(2.0, 60.0)
     update, upload = rng.uniform(1.0, 40.0, k), rng.choice([0.05, 1.0, 8.0]) * rng.random(k)
-    deadline = float(rng.uniform(2.0, 60.0))
+    if seed % 2:  # ties
+        update, upload = np.ceil(update / 10), np.ceil(2 * rng.random(k))
     expected = literal_greedy(update, upload, m, deadline)
-    taken = greedy_cohort(update, upload, m=m, deadline_s=deadline).tolist()
-    assert taken == expected or (not expected and len(taken) == 1)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_with_ties_the_round_is_as_long_and_as_full(seed):
-    rng = np.random.default_rng(seed)
-    k, m = int(rng.integers(5, 200)), int(rng.integers(1, 9))
-    update, upload = rng.integers(1, 5, k) * 1.0, rng.integers(1, 3, k) * 1.0
-    expected = literal_greedy(update, upload, m, 11.0)
-    taken = greedy_cohort(update, upload, m=m, deadline_s=11.0)
-    assert len(taken) == len(expected)
-    assert duration(taken, update, upload) == duration(expected, update, upload) < 11.0
+    taken = greedy_cohort(update, upload, m=m, deadline_s=deadline)
+    assert len(taken) == max(len(expected), 1)
+    if expected:
+        assert duration(taken, update, upload) == duration(expected, update, upload) < deadline
 
 
 def test_without_uploads_the_fastest_come_first():

@@ -14,13 +14,7 @@ from bsfl.policies.oort import (
     preferred_duration,
     rank_quantile,
     speed_penalty,
-    statistical_utility,
 )
-
-
-def test_utility_is_samples_times_loss():
-    utility = statistical_utility(np.array([10.0, 3.0]), np.array([0.5, -2.0]))
-    assert utility.tolist() == [5.0, 6.0]
 
 
 def test_clipping_step_by_step():
@@ -52,12 +46,12 @@ def test_only_slower_clients_are_penalised():
 
 
 def test_scores_by_hand():
-    # percentile 50 of durations 10, 20, 40: T = 20; utilities 8, 2, 5; last selected in 1, 2, 4;
+    # percentile 50 of durations 10, 20, 40: T = 20; utilities 2 x 4, 1, 2.5; last selected in 1, 2, 4;
     # t = 9
     driver = drive(Oort(percentile=50.0, clip=1.0), 4, 1)
-    for t, k, seconds, loss in ((1, 0, 10.0, 8.0), (2, 1, 20.0, 2.0), (4, 2, 40.0, 5.0)):
+    for t, k, seconds, loss in ((1, 0, 10.0, 4.0), (2, 1, 20.0, -1.0), (4, 2, 40.0, 2.5)):
         driver.task.round = t - 1
-        driver.run_round(responses({k: seconds}, losses={k: loss}, samples={k: 1}))
+        driver.run_round(responses({k: seconds}, losses={k: loss}, samples={k: 2}))
     driver.task.round = 8
     bonus = [sqrt(0.1 * log(9) / last) for last in (1, 2, 4)]
     scores = driver.policy.scores(driver.state, driver.context(), np.arange(3))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from policy_rounds import cohorts_of, drive, responses, timeouts
 
-from bsfl import BSFL, Lognormal, Observation, Pace, Scheduler, UniformRandom
+from bsfl import Observation, Pace, Scheduler, UniformRandom
 from bsfl.estimators import response_value
 from bsfl.estimators.fairness import gini
 
@@ -188,15 +188,6 @@ def test_the_first_cohort_is_random():
     assert len(cohorts_of(drive(Pace(), 9, 3), seeds=30)) > 15
 
 
-def test_features_predict_the_speed_of_unseen_clients():
-    rng, features = np.random.default_rng(0), np.arange(40.0).reshape(-1, 1) / 10
-    driver = drive(Pace(fairness=0.0), 40, 4, features=features)
-    for _ in range(10):
-        cohort = rng.choice(20, 4, replace=False) * 2  # none with an odd number
-        driver.run_round({int(k): float(np.exp(features[k, 0])) for k in cohort})
-    assert driver.select(available=np.arange(1, 40, 2)).max() <= 11
-
-
 def six_clients(policy, seed):
     """Return the mean round and the participation ratio of the slowest of six clients."""
     rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=2, seed=seed)
@@ -269,21 +260,6 @@ def test_no_client_is_left_out_for_ever_if_losses_favour_speed_alone(slow, once)
         assert selected[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
 
 
-def test_a_client_that_was_away_is_not_selected_more_than_usual():
-    usual, after = 0.0, 0.0
-    for seed in range(4):
-        rng, scheduler = np.random.default_rng(seed), Scheduler(cohort_size=3, seed=seed)
-        delays = np.sort(np.exp(rng.normal(1.0, 0.8, 30)))
-        selected = []
-        for t in range(440):
-            cohort = scheduler.select(available=range(29 if 300 <= t < 400 else 30))
-            scheduler.observe({k: delays[k] * np.exp(0.1 * rng.normal()) for k in cohort})
-            selected.append(29 in cohort)
-        usual += np.mean(selected[100:300]) * 40
-        after += np.sum(selected[400:])
-    assert after <= 1.5 * usual
-
-
 def selections(policy, rounds=300):
     """Return how often each of 20 clients is selected, the last available in a tenth of rounds."""
     scheduler = Scheduler(policy, cohort_size=4, seed=1)
@@ -313,20 +289,6 @@ def test_the_exponent_grows_if_the_model_fits_frequent_clients_better():
     assert fair < unfair
 
 
-@pytest.mark.parametrize("has_noise", [False, True])
-def test_without_informative_losses_it_is_no_worse_than_bsfl_with_a_large_alpha(has_noise):
-    def noise(t, count, rng):
-        return float(np.exp(rng.normal())) if has_noise else None
-
-    def mean_runs(policy):
-        runs = [rounds_with_losses(noise, seed=seed, policy=policy)[1:] for seed in range(3)]
-        return np.mean(runs, axis=0)
-
-    mean_round_s, unfairness = mean_runs(Pace())
-    assert mean_round_s <= mean_runs(BSFL(alpha=10.0, index=Lognormal()))[0]
-    assert unfairness <= 0.2, "Gini; random selection has 0.1 after so many rounds"
-
-
 def test_the_slowest_clients_are_not_selected_in_every_round():
     """Their responses are dropped, so their participations stay behind."""
     rng = np.random.default_rng(0)
@@ -334,13 +296,11 @@ def test_the_slowest_clients_are_not_selected_in_every_round():
     delays, selected = np.exp(rng.normal(1.0, 0.8, 60)), np.zeros(60)
     for _ in range(300):
         cohort = scheduler.select(available=range(60))
-        clients = np.array(cohort)
-        selected[clients] += 1
-        seconds = delays[clients] * np.exp(0.2 * rng.normal(size=13))
-        last = np.sort(seconds)[9]
-        reported = list(zip(clients.tolist(), seconds.tolist(), strict=True))
-        scheduler.observe({k: s for k, s in reported if s <= last}, round=cohort)
-        scheduler.observe({k: s for k, s in reported if s > last}, round=cohort)
+        selected[list(cohort)] += 1
+        seconds = {k: delays[k] * np.exp(0.2 * rng.normal()) for k in cohort}
+        in_order = sorted(cohort, key=seconds.get)
+        for reported in (in_order[:10], in_order[10:]):
+            scheduler.observe({k: seconds[k] for k in reported}, round=cohort)
     assert selected.max() < 200, "of 300 rounds"
 
 

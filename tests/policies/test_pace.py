@@ -10,8 +10,6 @@ from bsfl import Observation, Pace, Scheduler, UniformRandom
 from bsfl.estimators import response_value
 from bsfl.estimators.fairness import gini
 
-DELAYS = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0])
-
 
 def learned(policy, n_clients=8, n_rounds=12, seed=0, n_seen=8):
     """Return a driver after rounds of three random ones of the first clients."""
@@ -188,49 +186,64 @@ def test_the_first_cohort_is_random():
     assert len(cohorts_of(drive(Pace(), 9, 3), seeds=30)) > 15
 
 
-def six_clients(policy, seed):
-    """Return the mean round and the participation ratio of the slowest of six clients."""
-    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=2, seed=seed)
-    total, n_slowest = 0.0, 0
-    for _ in range(20):
-        cohort = scheduler.select(available=range(6))
-        latency = DELAYS[list(cohort)] * np.exp(0.05 * rng.normal(size=2))
-        scheduler.observe(dict(zip(cohort, latency, strict=True)))
-        total += latency.max()
-        n_slowest += 5 in cohort
-    return total / 20, n_slowest / (20 * 2 / 6)
+def play(policy, report, *, n, m=4, rounds=300, seed=0, available=None):
+    """Run rounds in which client k responds with report(t, k, count, rng).
+
+    Returns:
+        The scheduler, the mean round in seconds, and how often each client was selected: `count`.
+    """
+    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=m, seed=seed)
+    count, seconds = np.zeros(n), 0.0
+    for t in range(rounds):
+        cohort = scheduler.select(available=range(n) if available is None else available(t))
+        reported = {k: report(t, k, count[k], rng) for k in cohort}
+        scheduler.observe(reported)
+        seconds += max(one.latency_s for one in reported.values())
+        count[list(cohort)] += 1
+    return scheduler, seconds / rounds, count
 
 
 def test_in_a_short_run_it_is_much_faster_than_random_and_leaves_no_client_out():
-    own = np.mean([six_clients(Pace(), seed) for seed in range(20)], axis=0)
-    random = np.mean([six_clients(UniformRandom(), seed) for seed in range(20)], axis=0)
-    assert own[0] <= 0.65 * random[0]
-    assert own[1] >= 0.4
+    def report(t, k, count, rng):
+        usual_s = (0.8, 1.6, 3.2, 6.0, 10.0, 16.0)[k]
+        return Observation(latency_s=usual_s * np.exp(0.05 * rng.normal()))
+
+    def mean_of(policy):
+        runs = [play(policy, report, n=6, m=2, rounds=20, seed=seed) for seed in range(20)]
+        return np.mean([(mean_s, count[5]) for _, mean_s, count in runs], axis=0)
+
+    mean_s, n_slowest = mean_of(Pace())
+    assert mean_s <= 0.65 * mean_of(UniformRandom())[0]
+    assert n_slowest >= 0.4 * 20 * 2 / 6
 
 
-def rounds_with_losses(loss_of, rounds=300, n=40, seed=0, policy=None):
-    """Return the scheduler, the mean round and the Gini coefficient of participation.
+def with_losses(loss_of):
+    """Return what reports a loss, loss_of(t, count), of one of 40 clients."""
+    usual_s = np.exp(np.random.default_rng(0).normal(1.0, 0.7, 40))
 
-    Loss number `count` of a client, reported in round t, is loss_of(t, count, rng).
-    """
-    rng, scheduler = np.random.default_rng(seed), Scheduler(policy, cohort_size=4, seed=seed)
-    delays, count, seconds = np.exp(rng.normal(1.0, 0.7, n)), np.zeros(n), 0.0
-    for t in range(rounds):
-        cohort = list(scheduler.select(available=range(n)))
-        latency = {k: float(delays[k] * np.exp(0.2 * rng.normal())) for k in cohort}
-        seconds += max(latency.values())
-        scheduler.observe(
-            {k: Observation(latency_s=latency[k], loss=loss_of(t, count[k], rng)) for k in cohort}
-        )
-        count[cohort] += 1
-    return scheduler, seconds / rounds, gini(count)
+    def report(t, k, count, rng):
+        latency_s, loss = usual_s[k] * np.exp(0.2 * rng.normal()), loss_of(t, count)
+        return Observation(latency_s=latency_s, loss=loss and loss * np.exp(0.3 * rng.normal()))
+
+    return report
 
 
 def test_a_larger_fairness_exponent_is_fairer_and_slower():
-    runs = [rounds_with_losses(lambda *_: None, policy=Pace(fairness=f)) for f in (0.3, 1, 3, 5)]
-    seconds, ginis = np.array([(mean_s, unfair) for _, mean_s, unfair in runs]).T
+    report = with_losses(lambda t, count: None)
+    runs = [play(Pace(fairness=f), report, n=40)[1:] for f in (0.3, 1, 3, 5)]
+    seconds, ginis = np.array([(mean_s, gini(count)) for mean_s, count in runs]).T
     assert (np.diff(seconds) > 0).all()
     assert (np.diff(ginis) < 0).all()
+
+
+def test_the_exponent_grows_if_the_model_fits_frequent_clients_better():
+    memorised = with_losses(lambda t, count: 2.0 * np.exp(-t / 200) * (count + 1) ** -0.5)
+    alike = with_losses(lambda t, count: 2.0 * np.exp(-t / 200))
+    one, _, fair = play(Pace(), memorised, n=40)
+    other, _, unfair = play(Pace(), alike, n=40)
+    assert one.policy.exponent(one.state) > 0.5
+    assert other.policy.exponent(other.state) < 0.2
+    assert gini(fair) < gini(unfair)
 
 
 @pytest.mark.parametrize("slow", [1, 2, 6])
@@ -241,52 +254,33 @@ def test_no_client_is_left_out_for_ever_if_losses_favour_speed_alone(slow, once)
     In 400 rounds that is 400 x 4 / 15 / 10 = 10.7; a single slow client is selected once its
     deficit is 2.5 responses.
     """
-    rng, scheduler = np.random.default_rng(1), Scheduler(cohort_size=4, seed=1)
-    selected, n_rounds = np.zeros(15, dtype=int), 400
-    for t in range(n_rounds):
-        reported = {}
-        for k in scheduler.select(available=range(15)):
-            selected[k] += 1
-            if once and k < slow and selected[k] == 1:
-                reported[k] = Observation(latency_s=30.0, outcome="timeout")
-            else:
-                usual_s = 30.0 if k < slow and not once else 2.0 + k / 5
-                latency = usual_s * np.exp(0.1 * rng.normal())
-                reported[k] = Observation(latency_s=latency, loss=2 / (1 + t / 10))
-        scheduler.observe(reported)
-    fair = n_rounds * 4 / 15
-    assert selected[:slow].min() >= 0.1 * fair - 2.5
+
+    def report(t, k, count, rng):
+        if once and k < slow and count == 0:
+            return Observation(latency_s=30.0, outcome="timeout")
+        usual_s = 30.0 if k < slow and not once else 2.0 + k / 5
+        latency_s = usual_s * np.exp(0.1 * rng.normal())
+        return Observation(latency_s=latency_s, loss=2 / (1 + t / 10))
+
+    count, fair = play(Pace(), report, n=15, rounds=400, seed=1)[2], 400 * 4 / 15
+    assert count[:slow].min() >= 0.1 * fair - 2.5
     if not once:
-        assert selected[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
-
-
-def selections(policy, rounds=300):
-    """Return how often each of 20 clients is selected, the last available in a tenth of rounds."""
-    scheduler = Scheduler(policy, cohort_size=4, seed=1)
-    for t in range(rounds):
-        cohort = scheduler.select(available=[k for k in range(20) if k != 19 or t % 10 == 0])
-        scheduler.observe({k: 1.0 + k for k in cohort})
-    return np.array([row["invitations"] for row in scheduler.table()])
+        assert count[:slow].max() <= 0.2 * fair, "and not much more, as they cost much"
 
 
 def test_min_participation_holds_by_the_rounds_in_which_a_client_was_available():
-    fair, selected = 300 * 4 / 20, selections(Pace(fairness=0.0, min_participation=0.6))
-    assert selected[:19].min() >= 0.6 * fair - 2
-    assert selected[19] <= 0.6 * fair / 10 + 2
-    assert selections(Pace(fairness=0.0))[:19].min() < 0.2 * fair, "it makes the difference"
+    def counts(policy):
+        return play(
+            policy,
+            lambda t, k, count, rng: Observation(latency_s=1.0 + k),
+            n=20,
+            available=lambda t: range(20 if t % 10 == 0 else 19),
+        )[2]
 
-
-def test_the_exponent_grows_if_the_model_fits_frequent_clients_better():
-    def alike(t, count, rng):
-        return float(2.0 * np.exp(-t / 200) * np.exp(0.3 * rng.normal()))
-
-    def memorised(t, count, rng):
-        return alike(t, count, rng) * float(count + 1) ** -0.5
-
-    (one, _, fair), (other, _, unfair) = rounds_with_losses(memorised), rounds_with_losses(alike)
-    assert one.policy.exponent(one.state) > 0.5
-    assert other.policy.exponent(other.state) < 0.2
-    assert fair < unfair
+    fair, count = 300 * 4 / 20, counts(Pace(fairness=0.0, min_participation=0.6))
+    assert count[:19].min() >= 0.6 * fair - 2
+    assert count[19] <= 0.6 * fair / 10 + 2
+    assert counts(Pace(fairness=0.0))[:19].min() < 0.2 * fair, "it makes the difference"
 
 
 def test_the_slowest_clients_are_not_selected_in_every_round():

@@ -8,13 +8,16 @@ from bsfl.policies import CsUcb, CsUcbQ
 
 def test_rounds_by_hand():
     driver = drive(CsUcb(tau_max=10.0), 3, 2)
-    driver.run_round({0: 2.0, 1: 5.0})
-    assert driver.state.mean.tolist() == [0.8, 0.5, 0.0]
+    driver.run_round({0: 1.0, 1: 5.5})
+    assert driver.state.mean == pytest.approx([0.9, 0.45, 0.0])
     assert driver.select().tolist() == [0, 2], "the unseen client first, then the better mean"
-    driver.run_round({0: 4.0, 2: 30.0})
-    assert driver.state.mean == pytest.approx([0.7, 0.5, 0.0]), "beyond tau_max earns 0, not less"
-    # t = 3, m = 1: 0.7 + sqrt(2 ln 3 / 2) = 1.75; 0.5 + sqrt(2 ln 3) = 1.98; 0 + 1.48
+    driver.run_round({0: 1.4, 2: 6.0})
+    assert driver.state.mean == pytest.approx([0.88, 0.45, 0.4])
+    # t = 3, m = 1: 0.88 + sqrt(2 ln 3 / 2) = 1.928; 0.45 + sqrt(2 ln 3) = 1.932; 0.4 + 1.482 = 1.882
     assert driver.select(target_responses=1).tolist() == [1]
+    assert driver.select(target_responses=1, available=[0, 2]).tolist() == [0]
+    driver.run_round({1: 30.0})
+    assert driver.state.mean[1] == pytest.approx(0.225), "beyond tau_max earns 0, not less"
 
 
 @pytest.mark.parametrize(("policy", "slow"), [(CsUcb, 5.0), (CsUcbQ, 8.0)])

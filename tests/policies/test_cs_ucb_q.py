@@ -19,6 +19,7 @@ def test_rounds_by_hand():
     driver = drive(CsUcbQ(tau_max=10.0), 3, 1, samples=[2.0, 1.0, 1.0])
     assert queues(driver).tolist() == [0, 0, 0]
     driver.run_round({0: 1.0})
+    assert driver.state.mean.tolist() == [0.9, 0, 0]
     # D(2) = max(0 + 1/4 - 1, 0), 1/8, 1/8
     assert queues(driver) == pytest.approx([0, 1 / 8, 1 / 8])
     # index: min(1, 0.9 + sqrt(2 ln 2)) = 1 for all; the queue decides between 1 and 2

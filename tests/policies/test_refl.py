@@ -29,7 +29,7 @@ def test_the_slot_is_a_moving_average_of_durations():
 
 
 def test_a_round_lasts_as_long_as_the_server_waits():
-    driver = drive(Refl(), 6, 4)
+    driver = drive(Refl(), 6, 2)
     first = driver.open([0, 1, 2])
     driver.respond({0: 4.0})
     assert slot_s(driver) == 4.0

@@ -66,41 +66,80 @@ def test_missing_losses_are_rejected_and_the_policy_is_named(case):
     assert contents(driver.state) == before
 
 
-BAD_SETTINGS = {
-    "afl": [{"drop": 1.1}, {"uniform": 1.1}, {"temperature": -0.1}],
-    "age": [{"tau_max": 0}],
-    "bsfl": [
-        *({"alpha": -1.0}, {"alpha": np.nan}, {"alpha": "x"}, {"beta": 0}, {"beta": 1.5}),
-        *({"tau_min": 0.0}, {"tau_max": -2}, {"generalization": "fair"}, {"solver": "magic"}),
-    ],
-    "cs-ucb": [{"tau_max": 0}, {"exploration": -1.0}],
-    "cs-ucb-q": [{"beta": 1.5}, {"phi": -0.1}, {"exploration": -1.0}],
-    "f3ast": [{"step": 1.5}],
-    "fedcs": [{"tau_max": -1}, {"latency_s": [np.inf]}, {"upload_s": [0.0]}, {"candidates": 0}],
-    "genie": [{"mean_speed": [0.5, -1.0]}],
-    "luo": [{"tau_max": 0}, {"speed": -1}, {"least": 0}, {"least": 2}],
-    "oort": [
-        *({"tau_max": 0}, {"percentile": 101}, {"pacer_step": -5}, {"pacer_rounds": 0}),
-        *({"penalty": -1}, {"clip": 2}, {"cut_off": 2}, {"explore": 2}, {"expected_s": [0.0]}),
-    ],
-    "pace": [{"fairness": -1.0}, {"fairness": 6.0}, {"min_participation": 1.1}, {"tau_max": 0}],
-    "pisces": [{"penalty": -1}],
-    "power-of-choice": [{"candidates": 0}, {"ask": "me"}],
-    "rbcs-f": [
-        *({"tau_max": 0.0}, {"phi": 1.0}, {"phi": -0.1}, {"ridge": 0}, {"latency_weight": -1}),
-        *({"exploration": np.nan}, {"compute": None}, {"transfer": [0.0]}),
-    ],
-    "refl": [{"history": 1.1}, {"stay": 0}],
-    "tifl": [{"tau_max": 0}, {"rounds": 0}, {"tiers": 0}, {"interval": 1.5}],
-    "ucb-cs": [{"gamma": 1.0}, {"gamma": 0.0}, {"gamma": 1.5}, {"sigma": -1.0}],
+LIMITS = {
+    "afl": {"drop": (0.0, 1.0), "temperature": (0.0, None), "uniform": (0.0, 1.0)},
+    "bsfl": {"alpha": (0.0, None), "beta": (1, None)},
+    "cs-ucb": {"exploration": (0.0, None)},
+    "cs-ucb-q": {"beta": (0.0, 1.0), "phi": (0.0, 1.0), "exploration": (0.0, None)},
+    "f3ast": {"step": (0.0, 1.0)},
+    "fedcs": {"candidates": (1, None)},
+    "genie": {"alpha": (0.0, None), "beta": (1, None)},
+    "luo": {"speed": (0.0, 10.0), "least": (None, 1.0)},
+    "oort": {
+        **dict.fromkeys(("percentile", "pacer_step", "penalty"), (0.0, 100.0)),
+        **dict.fromkeys(("clip", "cut_off"), (0.0, 1.0)),
+        **dict.fromkeys(("explore", "explore_decay", "explore_min"), (0.0, 1.0)),
+        "pacer_rounds": (1, None),
+    },
+    "pace": {"fairness": (0.0, 5.0), "min_participation": (0.0, 1.0)},
+    "pisces": {"penalty": (0.0, 100.0)},
+    "power-of-choice": {"candidates": (1, None)},
+    "rbcs-f": {
+        **dict.fromkeys(("latency_weight", "exploration", "phi"), (0.0, None)),
+        "ridge": (1e-12, None),
+    },
+    "refl": {"history": (0.0, 1.0)},
+    "tifl": {"rounds": (1, None), "tiers": (1, 10_000), "interval": (1, None)},
+    "ucb-cs": {"sigma": (0.0, None)},
+}
+"""Smallest and largest number that a setting may be; None: there is none, or it is excluded."""
+WRONG = {
+    "age": {"tau_max": 0},
+    "bsfl": {"alpha": "x", "beta": 1.5, "tau_max": -2, "generalization": "fair", "solver": "magic"},
+    "cs-ucb": {"tau_max": 0},
+    "fedcs": {"tau_max": -1, "latency_s": [np.inf], "upload_s": [0.0]},
+    "genie": {"mean_speed": [0.5, -1.0], "generalization": "fair", "solver": "magic"},
+    "luo": {"tau_max": 0, "least": 0.0},
+    "oort": {"tau_max": 0, "expected_s": [0.0]},
+    "pace": {"tau_max": 0},
+    "power-of-choice": {"ask": "me"},
+    "rbcs-f": {"tau_max": 0.0, "phi": 1.0, "compute": None, "transfer": [0.0]},
+    "refl": {"stay": 0.0},
+    "tifl": {"tau_max": 0, "interval": 1.5},
+    "ucb-cs": {"gamma": 1.0},
 }
 
 
-@pytest.mark.parametrize("name", BAD_SETTINGS)
-def test_bad_settings_are_rejected_and_named(name):
-    for settings in BAD_SETTINGS[name]:
-        with pytest.raises(InvalidInput, match=rf"\b{next(iter(settings))}\b.* must "):
-            make_policy(name, **{**POLICIES[name].example, **settings})
+def made_with(name, setting, value):
+    return make_policy(name, **{**POLICIES[name].example, setting: value})
+
+
+def rejects(name, setting, value):
+    with pytest.raises(InvalidInput, match=rf"\b{setting}\b.* must "):
+        made_with(name, setting, value)
+
+
+def beyond(limit, direction):
+    """Return the next number beyond a limit; direction is -1 or 1."""
+    if isinstance(limit, int):
+        return limit + direction
+    return float(np.nextafter(limit, direction * np.inf))
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_settings_at_their_limits_are_accepted_and_beyond_them_rejected(name):
+    for setting, limits in LIMITS[name].items():
+        for limit, direction in zip(limits, (-1, 1), strict=True):
+            if limit is not None:
+                assert getattr(made_with(name, setting, limit), setting) == limit
+                rejects(name, setting, beyond(limit, direction))
+        rejects(name, setting, np.nan)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_settings_are_rejected_and_named(name):
+    for setting, value in WRONG[name].items():
+        rejects(name, setting, value)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +150,7 @@ def test_bad_settings_are_rejected_and_named(name):
     ],
 )
 def test_settings_by_client_must_cover_all_clients(name, setting):
-    policy = make_policy(name, **{**POLICIES[name].example, setting: [1.0] * 39})
+    policy = made_with(name, setting, [1.0] * 39)
     with pytest.raises(InvalidInput, match=f"{setting} must cover all 40 clients, got 39"):
         policy.init(40)
 

@@ -31,22 +31,6 @@ class Sound(Policy):
         state.n[report.invited] += 1
 
 
-class SoundWithoutState(Policy):
-    """The same from the counts of the task."""
-
-    def init(self, n_clients):
-        return None
-
-    def select(self, state, context, rng):
-        ties = rng.random(len(context.available))
-        order = np.lexsort((ties, context.task.invitations[context.available]))
-        clients = np.sort(context.available[order[: context.n_invited]])
-        return Selection(clients=clients, candidates=context.available, u=ties, g=ties)
-
-    def observe(self, state, context, report):
-        pass
-
-
 class SelectFaults:
     """Each function replaces `select` of the sound policy, with one fault."""
 
@@ -239,9 +223,8 @@ def test_every_fault_is_named(fault):
     assert re.match(rf"Broken breaks \d+ of {len(CHECKS)} rules:\n", str(raised.value))
 
 
-@pytest.mark.parametrize("policy", [Sound(), SoundWithoutState()], ids=["state", "None"])
-def test_a_sound_policy_passes(policy):
-    check_policy(policy)
+def test_a_sound_policy_passes():
+    check_policy(Sound())
 
 
 class NoPolicy:

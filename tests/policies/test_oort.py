@@ -1,4 +1,4 @@
-"""Oort step by step: utilities, percentiles, penalty, exploration, pacer, and faults of the public code."""
+"""Oort step by step: utilities, percentiles, penalty, exploration and pacer."""
 
 from itertools import combinations
 from math import log, sqrt
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from policy_rounds import after_losses, assert_frequencies, cohorts_of, drive, losses_of, responses
 
-from bsfl import Observation, Scheduler
 from bsfl.policies import Oort
 from bsfl.policies.oort import (
     clipped_and_scaled,
@@ -135,27 +134,3 @@ def test_a_late_response_counts_for_its_own_window(late):
     driver.respond(losses_of({1: 2.0}), 2)
     state = driver.state
     assert (state.window, state.utility_before, state.utility_now) == (1, 7.0, 1.0)
-
-
-def test_before_any_response_and_with_all_clients():
-    """The public code fails before the first feedback and if all clients are wanted."""
-    scheduler, names = Scheduler(Oort(), cohort_size=4), ["anna", "bert", "carl", "dora", "emil"]
-    for size in (4, 4, 5, 5):
-        cohort = scheduler.select(names, cohort_size=size)
-        assert len(cohort) == size
-    scheduler.observe({k: Observation(latency_s=1.0, loss=0.5, samples=3) for k in cohort})
-    assert scheduler.select(names, cohort_size=5) == names
-
-
-def test_the_pacer_is_saved(tmp_path):
-    scheduler = Scheduler(Oort(pacer_rounds=1), cohort_size=1)
-    for _ in range(5):
-        cohort = scheduler.select(["a", "b"])
-        scheduler.observe({k: Observation(latency_s=1.0, loss=1.0, samples=1) for k in cohort})
-    scheduler.save(tmp_path / "s.bsfl")
-    loaded = Scheduler.load(tmp_path / "s.bsfl")
-    # equal utilities stall: windows 2, 3 and 4 each add five points to 30
-    assert loaded.state.percentile == scheduler.state.percentile == 45.0
-    scheduler.join(["c"], samples=[1])
-    scheduler.select()
-    assert scheduler.state.percentile == 45.0, "it is kept when clients join"

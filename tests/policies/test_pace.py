@@ -7,7 +7,6 @@ import pytest
 from policy_rounds import cohorts_of, drive, responses, timeouts
 
 from bsfl import Observation, Pace, Scheduler, UniformRandom
-from bsfl.estimators import response_value
 from bsfl.estimators.fairness import gini
 
 
@@ -307,13 +306,6 @@ def test_it_resumes_after_a_very_long_time_without_responses():
     driver.state.rate.gain = 5e-324  # what is left of it after some 70,000 rounds
     driver.task.round = 8
     assert len(driver.select()) == 2
-
-
-def test_failures_alone_so_far_are_no_error():
-    driver = drive(Pace(), 5, 2)
-    driver.run_round({k: Observation(outcome="failed") for k in (0, 1)})
-    assert len(driver.select()) == 2
-    assert response_value.exponent(driver.state.trend) == response_value.DEFAULT_EXPONENT
 
 
 def test_values_of_any_size_leave_ties_to_chance():

@@ -9,11 +9,7 @@ from bsfl.estimators.confidence import bernstein_width, hoeffding_width, no_widt
 def test_the_width_of_the_paper_by_hand():
     # m = 5, t = 7: sqrt(6 ln 7 / c)
     width = paper_width(np.array([0, 1, 3]), t=7, m=5, variance=None)
-    assert width.tolist() == [
-        np.inf,
-        pytest.approx(3.4169, abs=1e-4),
-        pytest.approx(1.9728, abs=1e-4),
-    ]
+    assert width == pytest.approx([np.inf, 3.4169, 1.9728], abs=1e-4)
 
 
 def test_first_two_rounds():

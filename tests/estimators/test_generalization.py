@@ -10,7 +10,6 @@ from bsfl.estimators.generalization import (
     equal_deficit,
     loss_deficit,
     opportunity_deficit,
-    signed_power,
     weighted_deficit,
 )
 from bsfl.testing import PolicyDriver
@@ -90,13 +89,6 @@ def test_loss_deficit_fills_unknown_losses_with_the_mean():
     assert unknown == pytest.approx([0.5] * 4)
     perfect = loss_deficit(CLIENTS, before_round(1, 2, loss=[0.0] * 4).context())
     assert perfect == pytest.approx([0.5] * 4)
-
-
-@pytest.mark.parametrize("beta", [1, 2, 3, 4])
-def test_the_sign_survives_every_power(beta):
-    assert signed_power(np.array([-0.5, 0.0, 0.5]), beta) == pytest.approx(
-        [-(0.5**beta), 0.0, 0.5**beta]
-    )
 
 
 def test_weighted_needs_samples():

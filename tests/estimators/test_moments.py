@@ -25,35 +25,29 @@ def filled(memory, until=ROUNDS):
     return state
 
 
-def weighted(weight_of, until=ROUNDS):
-    """Return count, mean and spread of every client from all its values and their weights."""
-    terms = [[] for _ in range(K)]
-    for t, clients, values in history():
-        if t <= until:
-            for k, value in zip(clients, values, strict=True):
-                terms[k].append((weight_of(t), value))
-    rows = []
-    for of_client in terms:
-        w, v = (np.array([one[i] for one in of_client]) for i in (0, 1))
-        if w.sum() == 0:
-            rows.append((0.0, np.nan, 0.0))
-            continue
-        mean = w @ v / w.sum()
-        rows.append((w.sum(), mean, w @ (v - mean) ** 2))
-    return np.array(rows).T
-
-
-def assert_same(known, expected):
-    count, mean, spread = expected
-    assert known.count == pytest.approx(count)
-    observed = count > 0
-    assert known.mean[observed] == pytest.approx(mean[observed])
-    assert known.spread[observed] == pytest.approx(spread[observed], abs=1e-9)
+def assert_recalled(memory, weight_of, now, until=ROUNDS):
+    """Check the moments in round `now` against all values and their weights."""
+    known = memory.recall(filled(memory, until), np.arange(K), now)
+    for k in range(K):
+        terms = [
+            (weight_of(t), value)
+            for t, clients, values in history()
+            for value in values[clients == k]
+            if t <= until
+        ]
+        w, v = np.array(terms).reshape(-1, 2).T
+        assert known.count[k] == pytest.approx(w.sum())
+        if w.sum():
+            mean = w @ v / w.sum()
+            assert known.mean[k] == pytest.approx(mean)
+            assert known.spread[k] == pytest.approx(w @ (v - mean) ** 2, abs=1e-9)
+        else:
+            assert known.spread[k] == 0.0
 
 
 def test_all_values_count_equally():
     memory = CumulativeMean()
-    assert_same(memory.recall(filled(memory), np.arange(K), ROUNDS), weighted(lambda t: 1.0))
+    assert_recalled(memory, lambda t: 1.0, ROUNDS)
     assert memory.rounds(17) == 17
 
 
@@ -61,8 +55,7 @@ def test_all_values_count_equally():
 @pytest.mark.parametrize("later", [0, 7])
 def test_old_values_are_discounted(gamma, later):
     memory, now = Discounted(gamma), ROUNDS + later
-    known = memory.recall(filled(memory), np.arange(K), now)
-    assert_same(known, weighted(lambda t: gamma ** (now - t)))
+    assert_recalled(memory, lambda t: gamma ** (now - t), now)
     assert memory.rounds(3) == pytest.approx(1 + gamma + gamma**2)
 
 
@@ -74,8 +67,7 @@ def test_a_window_keeps_this_block_and_the_one_before(window, until):
     def weight(t):
         return float(until // half - t // half <= 1)
 
-    known = memory.recall(filled(memory, until), np.arange(K), until)
-    assert_same(known, weighted(weight, until))
+    assert_recalled(memory, weight, until, until)
     assert memory.rounds(5) == min(5, window)
     youngest_expired = max((t for t in range(1, until + 1) if not weight(t)), default=None)
     if youngest_expired:

@@ -7,6 +7,7 @@ from bsfl import BSFL, Observation, Scheduler, UniformRandom
 from bsfl.errors import InvalidInput
 from bsfl.estimators.over_selection import n_to_invite
 from bsfl.types import max_invited
+from saved_state import saved_state
 
 
 @pytest.mark.parametrize("rate", [0.7, 0.8, 0.9, 0.95])
@@ -44,13 +45,8 @@ def test_the_less_reliable_clients_are_the_more_are_invited():
     sizes = [run(auto(), lambda _, p=p: p).last_round.n_invited for p in (0.0, 0.2, 0.4)]
     assert sizes[0] == 13
     assert sizes[0] < sizes[1] < sizes[2] <= 20
-
-
-def test_a_cohort_of_unreliable_clients_is_larger():
-    scheduler = run(auto(), lambda k: 0.5 if k < 30 else 0.0)
-    unreliable = scheduler.select(available=range(30))
-    reliable = scheduler.select(available=range(30, 60))
-    assert len(unreliable) > len(reliable) + 3
+    mixed = run(auto(), lambda k: 0.5 if k < 30 else 0.0)
+    assert len(mixed.select(range(30))) > len(mixed.select(range(30, 60))) + 3
 
 
 # --- chronically late clients ---------------------------------------------------------------------
@@ -63,25 +59,6 @@ def respond_in_order(scheduler, cohort, seconds, **values):
     scheduler.observe({k: Observation(latency_s=seconds[k], **values) for k in fresh}, round=cohort)
     scheduler.observe({k: seconds[k] for k in late}, round=cohort)
     return fresh
-
-
-def kept_of_six(over_selection, n_rounds=30):
-    """Return how often each of six clients was one of the two that close a round."""
-    delays, kept = np.array([0.8, 1.6, 3.2, 6.0, 10.0, 16.0]), np.zeros(6)
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        scheduler = Scheduler(cohort_size=2, over_selection=over_selection, late="drop")
-        for _ in range(n_rounds):
-            cohort = scheduler.select(available=range(6))
-            latency = delays[list(cohort)] * np.exp(0.05 * rng.normal(size=len(cohort)))
-            seconds = dict(zip(cohort, latency.tolist(), strict=True))
-            kept[respond_in_order(scheduler, cohort, seconds)] += 0.1
-    return kept
-
-
-def test_a_client_slower_than_all_others_is_waited_for_now_and_then():
-    assert kept_of_six(1.3)[5] == 0, "a third one always comes before it"
-    assert kept_of_six("auto")[5] >= 1.5, "of 10, its fair count"
 
 
 @pytest.mark.parametrize("m", [4, 6])
@@ -115,20 +92,17 @@ def test_a_round_waits_for_all_only_if_it_would_drop_chronically_late_clients():
 
 
 def test_the_record_names_the_target_responses(tmp_path):
-    scheduler = Scheduler(BSFL(), cohort_size=4, over_selection=1.5)
-
-    def sizes():
-        return scheduler.last_round.n_invited, scheduler.last_round.target_responses
-
-    assert len(scheduler.select(available=range(20))) == 6
-    assert sizes() == (6, 4)
-    assert len(scheduler.select(over_selection=1.0)) == 4
-    assert len(scheduler.select(cohort_size=9)) == 14
-    assert sizes() == (14, 9)
+    scheduler, sizes = Scheduler(BSFL(), cohort_size=4, over_selection=1.5), []
+    scheduler.join(range(20))
+    for settings in ({}, {"over_selection": 1.0}, {"cohort_size": 9}):
+        cohort = scheduler.select(**settings)
+        record = scheduler.last_round
+        sizes.append((len(cohort), record.n_invited, record.target_responses))
+    assert sizes == [(6, 6, 4), (4, 4, 4), (14, 14, 9)]
     scheduler.save(tmp_path / "state")
     again = Scheduler.load(tmp_path / "state")
     assert again.over_selection == 1.5
-    assert again.last_round == scheduler.last_round
+    assert again.last_round == record
 
 
 def test_a_loaded_scheduler_resumes_with_the_same_numbers(tmp_path):
@@ -148,12 +122,6 @@ def test_responses_belong_to_the_size_of_their_round(tmp_path):
         assert one.state.rate.time_s == pytest.approx(10.0), "a round of four, overtaken by one"
 
 
-def test_one_round_may_need_more_responses():
-    scheduler = Scheduler(cohort_size=4)
-    assert len(scheduler.select(available=range(40), cohort_size=8, over_selection=1.5)) == 12
-    assert scheduler.last_round.target_responses == 8
-
-
 class Fails(UniformRandom):
     """Raises if it is to select more than 14 clients, after a first selection of 13."""
 
@@ -167,21 +135,13 @@ def test_a_round_that_cannot_be_opened_changes_nothing():
     scheduler = auto(policy=Fails())
     cohort = scheduler.select(available=range(30))
     scheduler.observe({k: Observation(outcome="failed") for k in cohort})
-    engine = scheduler._engine
-
-    def known():
-        rate, n_rows = engine.task.cohort_response_rate, engine.n_rows
-        return rate, n_rows, engine.n_clients, scheduler.round, scheduler.clients
-
-    before = known()
+    before = saved_state(scheduler)
     with pytest.raises(InvalidInput, match="no"):
         scheduler.select(available=range(50))
-    assert known() == before
+    assert saved_state(scheduler) == before
 
 
-@pytest.mark.parametrize("over_selection", [0.9, "often", float("nan"), True])
-def test_a_bad_number_is_rejected(over_selection):
+@pytest.mark.parametrize("over_selection", [float("nan"), True])
+def test_what_is_no_number_is_rejected(over_selection):
     with pytest.raises(InvalidInput, match="over_selection"):
         Scheduler(cohort_size=4, over_selection=over_selection)
-    with pytest.raises(InvalidInput, match="over_selection"):
-        Scheduler(cohort_size=4).select(available=range(9), over_selection=over_selection)

@@ -1,8 +1,7 @@
-"""Golden results: numbers frozen before the sources were rewritten, compared bit for bit.
+"""Golden results: numbers of an earlier version, compared bit for bit.
 
 Each part is a module with `CASES`, the names of its cases, and `compute(case)`, which returns what
-was recorded as plain lists, numbers and strings. What a part calls of bsfl is in one small adapter
-at the top of its module; nothing else there depends on the API.
+is recorded as plain lists, numbers and strings.
 """
 
 import sys

@@ -4,75 +4,15 @@ The conditions of a round (who is reachable, how long each client takes, what ge
 from [4711, round] alone, for all clients, so that they are the same for every policy.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from bsfl import Observation, Scheduler
 from bsfl.errors import InvalidInput
 from bsfl.policies import make_policy
 
-# --- the adapter: everything that depends on the API ----------------------------------------------
-
-Response = tuple[float | None, str, float | None, int]
-"""Latency in seconds, outcome ("ok", "timeout" or "failed"), loss, samples."""
-
-
-class Adapter:
-    """A scheduler as the driver below sees it; clients are named "c0", "c1", ..."""
-
-    def __init__(
-        self, policy: str, settings: dict[str, Any], cohort_size: int, over_selection: float | str
-    ) -> None:
-        self.scheduler = Scheduler(
-            make_policy(policy, **settings),
-            cohort_size=cohort_size,
-            over_selection=over_selection,
-            late="drop",
-            seed=0,
-        )
-
-    def join(self, clients: Sequence[str], samples: list[int], quality: list[float]) -> None:
-        self.scheduler.join(clients, samples=samples, quality=quality)
-
-    def leave(self, clients: Sequence[str]) -> None:
-        self.scheduler.leave(clients)
-
-    def forget(self, clients: Sequence[str]) -> bool:
-        """Forget clients; return False for a policy that knows clients by their place."""
-        try:
-            self.scheduler.forget(clients)
-        except InvalidInput:
-            return False
-        return True
-
-    def select(self, available: Sequence[str]) -> tuple[Any, list[str]]:
-        """Start a round; return its token, which `report` takes, and its cohort."""
-        cohort = self.scheduler.select(available)
-        return cohort.round, list(cohort)
-
-    def report(self, token: Any, responses: dict[str, Response], is_late: bool) -> None:
-        """Report what became of invitations of one round.
-
-        Args:
-            token: What `select` returned for that round.
-            responses: By client, in the order in which they came.
-            is_late: Whether the round was over before these came, and another one has begun.
-        """
-        observations = {}
-        for client, (latency_s, outcome, loss, samples) in responses.items():
-            if outcome == "ok":
-                observations[client] = Observation(latency_s=latency_s, loss=loss, samples=samples)
-            else:
-                observations[client] = Observation(latency_s=latency_s, outcome=outcome)
-        rejected = self.scheduler.observe(observations, round=token, strict=True)
-        assert not rejected, rejected
-
-
 # --- the cases ------------------------------------------------------------------------------------
 
-POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
+POLICIES = {
     "bsfl": ("bsfl", {"alpha": 3.0}),
     "bsfl-lognormal": ("bsfl", {"index": {"kind": "lognormal"}}),
     "bsfl-bernstein": ("bsfl", {"index": {"kind": "ucb", "confidence_width": "bernstein"}}),
@@ -112,15 +52,22 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Name of the case: name of the policy, and its settings (the examples of 0.2)."""
 
-INVITES: dict[str, float | str] = {"invite-1.0": 1.0, "invite-1.3": 1.3, "invite-auto": "auto"}
+INVITES = {"invite-1.0": 1.0, "invite-1.3": 1.3, "invite-auto": "auto"}
 CASES = tuple(f"{policy}/{invite}" for policy in POLICIES for invite in INVITES)
 
 
-def compute(case: str) -> dict[str, Any]:
+def compute(case):
     """Return the cohorts of a case, as sorted numbers of the clients."""
     policy, invite = case.split("/")
-    adapter = Adapter(*POLICIES[policy], COHORT_SIZE, INVITES[invite])
-    return Drive(adapter, has_spare=invite != "invite-1.0").run()
+    name, settings = POLICIES[policy]
+    scheduler = Scheduler(
+        make_policy(name, **settings),
+        cohort_size=COHORT_SIZE,
+        over_selection=INVITES[invite],
+        late="drop",
+        seed=0,
+    )
+    return Drive(scheduler, has_spare=invite != "invite-1.0").run()
 
 
 # --- the conditions -------------------------------------------------------------------------------
@@ -134,19 +81,11 @@ LEAVERS, LEAVE, RETURN = (3, 11, 20), 60, 120
 FORGOTTEN, FORGET, REJOIN = 8, 150, 155
 LONGEST_DELAY = 2
 """Rounds after which the last late response is reported."""
-ABSENCES = {
-    5: (20, 70),
-    14: (40, 60),
-    17: (90, 140),
-    26: (160, 185),
-    33: (1, 45),
-    LEAVERS[0]: (LEAVE - LONGEST_DELAY - 1, RETURN),
-    LEAVERS[1]: (LEAVE - LONGEST_DELAY - 1, RETURN),
-    LEAVERS[2]: (LEAVE - LONGEST_DELAY - 1, RETURN),
-    FORGOTTEN: (FORGET - LONGEST_DELAY - 1, REJOIN),
-}
-"""Clients that are away from one round until before another. Whoever leaves, or is forgotten, is
-away for long enough before that nothing of it is pending."""
+ABSENCES = {5: (20, 70), 14: (40, 60), 17: (90, 140), 26: (160, 185), 33: (1, 45)}
+ABSENCES |= dict.fromkeys(LEAVERS, (LEAVE - LONGEST_DELAY - 1, RETURN))
+ABSENCES |= {FORGOTTEN: (FORGET - LONGEST_DELAY - 1, REJOIN)}
+"""Clients that are away from one round until before another. A client that leaves, or is forgotten,
+is away for long enough before that nothing of it is pending."""
 FEW, N_FEW = 75, 4
 """A round with so few available clients, fewer than a cohort."""
 SILENT = 90
@@ -156,7 +95,7 @@ SILENT = 90
 class SimulatedClients:
     """What is true of the clients in every round."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         rng = np.random.default_rng([SEED, 0])
         self.median_s = np.exp(rng.uniform(np.log(1.0), np.log(10.0), N_CLIENTS))
         self.sigma = rng.uniform(0.1, 0.5, N_CLIENTS)
@@ -171,11 +110,11 @@ class SimulatedClients:
 class Conditions:
     """What happens to each client in one round, whether it is invited or not."""
 
-    def __init__(self, fleet: SimulatedClients, t: int) -> None:
+    def __init__(self, clients, t):
         rng = np.random.default_rng([SEED, t])
-        absent = rng.random(N_CLIENTS) < fleet.absent
-        latency = fleet.median_s * np.exp(fleet.sigma * rng.normal(size=N_CLIENTS))
-        loss = fleet.loss * (0.2 + 0.8 * np.exp(-t / 60)) * rng.uniform(0.8, 1.2, N_CLIENTS)
+        absent = rng.random(N_CLIENTS) < clients.absent
+        latency = clients.median_s * np.exp(clients.sigma * rng.normal(size=N_CLIENTS))
+        loss = clients.loss * (0.2 + 0.8 * np.exp(-t / 60)) * rng.uniform(0.8, 1.2, N_CLIENTS)
         fate, self.delay = rng.random(N_CLIENTS), rng.integers(1, LONGEST_DELAY + 1, N_CLIENTS)
         has_time = rng.random(N_CLIENTS) < 0.5
         for client, (first, until) in ABSENCES.items():
@@ -184,93 +123,101 @@ class Conditions:
         if t < NEWCOMERS_JOIN:
             absent[list(NEWCOMERS)] = True
         self.available = np.flatnonzero(~absent).tolist()
-        self.responses: dict[int, Response] = {}
+        self.responses = {}
         for k in range(N_CLIENTS):
-            samples, seconds = fleet.samples[k], float(latency[k])
+            seconds = float(latency[k])
             if fate[k] < LOST or t == SILENT or seconds > TIMEOUT_S:
-                self.responses[k] = (TIMEOUT_S, "timeout", None, samples)
+                seen = Observation(latency_s=TIMEOUT_S, outcome="timeout")
             elif fate[k] < LOST + FAILED:
-                self.responses[k] = (seconds if has_time[k] else None, "failed", None, samples)
+                seen = Observation(latency_s=seconds if has_time[k] else None, outcome="failed")
             else:
-                self.responses[k] = (seconds, "ok", float(loss[k]), samples)
+                seen = Observation(
+                    latency_s=seconds, loss=float(loss[k]), samples=clients.samples[k]
+                )
+            self.responses[k] = seen
 
 
 # --- the driver -----------------------------------------------------------------------------------
 
 
 class Drive:
-    """One scheduler under these conditions.
+    """One scheduler under these conditions; clients are named "c0", "c1", ...
 
-    A round is reported in one call: the first cohort_size that answered; where there are not so
-    many, or nobody was invited in excess, all of the cohort. What is left of a round comes one or
-    two rounds later, after that round's own report. Until then a client is not available.
+    A round is reported in one call: the first cohort_size that responded; where there are not so
+    many, or no client was invited in excess, all of the cohort. What is left of a round comes one
+    or two rounds later, after that round's own report. Until then a client is not available.
     """
 
-    def __init__(self, adapter: Adapter, *, has_spare: bool) -> None:
-        self.adapter, self.has_spare, self.fleet = adapter, has_spare, SimulatedClients()
-        self.pending: dict[int, tuple[int, int, Any, Response]] = {}
-        """By client: when its response is reported, the round that it is of, its token, and it."""
+    def __init__(self, scheduler, *, has_spare):
+        self.scheduler, self.has_spare, self.clients = scheduler, has_spare, SimulatedClients()
+        self.pending = {}
+        """By client: when its response is reported, the round that it is of, and it."""
         self.n_late = 0
 
-    def join(self, clients: Sequence[int]) -> None:
-        self.adapter.join(
+    def join(self, clients):
+        self.scheduler.join(
             names(clients),
-            [self.fleet.samples[k] for k in clients],
-            [self.fleet.quality[k] for k in clients],
+            samples=[self.clients.samples[k] for k in clients],
+            quality=[self.clients.quality[k] for k in clients],
         )
 
-    def run(self) -> dict[str, Any]:
+    def forget(self, client):
+        """Forget a client; return False for a policy that knows clients by their place."""
+        try:
+            self.scheduler.forget(names([client]))
+        except InvalidInput:
+            return False
+        return True
+
+    def run(self):
         cohorts, can_forget = [], False
         self.join(range(NEWCOMERS.start))
         for t in range(1, N_ROUNDS + 1):
             if t == NEWCOMERS_JOIN:
                 self.join(NEWCOMERS)
             if t == LEAVE:
-                assert not self.pending.keys() & set(LEAVERS)
-                self.adapter.leave(names(LEAVERS))
+                self.scheduler.leave(names(LEAVERS))
             if t == FORGET:
-                assert FORGOTTEN not in self.pending
-                can_forget = self.adapter.forget(names([FORGOTTEN]))
+                can_forget = self.forget(FORGOTTEN)
             if t == REJOIN and can_forget:
                 self.join([FORGOTTEN])
             cohorts.append(self.round(t))
         return {"rounds": cohorts, "can_forget": can_forget, "n_late": self.n_late}
 
-    def round(self, t: int) -> list[int]:
-        """Play a round and return its cohort, sorted."""
-        conditions = Conditions(self.fleet, t)
+    def round(self, t):
+        """Run a round and return its cohort, sorted."""
+        conditions = Conditions(self.clients, t)
         available = [k for k in conditions.available if k not in self.pending]
         if t == FEW:
             available = available[:N_FEW]
-        token, ids = self.adapter.select(names(available))
-        cohort = sorted(int(name[1:]) for name in ids)
-        assert set(cohort) <= set(available)
+        selected = self.scheduler.select(names(available))
+        cohort = sorted(int(name[1:]) for name in selected)
         came = {k: conditions.responses[k] for k in cohort}
-        answered = sorted((k for k in cohort if came[k][1] == "ok"), key=lambda k: came[k][0])
-        others = [k for k in cohort if came[k][1] != "ok"]
-        is_full = self.has_spare and len(answered) >= COHORT_SIZE
-        fresh = answered[:COHORT_SIZE] if is_full else answered + others
-        self.report(token, {k: came[k] for k in fresh}, is_late=False)
+        in_time = [k for k in cohort if came[k].outcome == "ok"]
+        in_time.sort(key=lambda k: came[k].latency_s)
+        if self.has_spare and len(in_time) >= COHORT_SIZE:
+            fresh = in_time[:COHORT_SIZE]
+        else:
+            fresh = in_time + [k for k in cohort if came[k].outcome != "ok"]
+        self.report(selected.round, {k: came[k] for k in fresh})
         self.report_late(t)
-        for k in cohort:
-            if k not in fresh:
-                self.pending[k] = (t + int(conditions.delay[k]), t, token, came[k])
+        for k in (k for k in cohort if k not in fresh):
+            self.pending[k] = (t + int(conditions.delay[k]), selected.round, came[k])
         return cohort
 
-    def report_late(self, now: int) -> None:
+    def report_late(self, now):
         """Report what is due after the report of this round, one earlier round after another."""
         due = {k: entry for k, entry in self.pending.items() if entry[0] == now}
-        for t in sorted({entry[1] for entry in due.values()}):
-            batch = {k: entry for k, entry in due.items() if entry[1] == t}
-            token = next(iter(batch.values()))[2]
-            self.report(token, {k: entry[3] for k, entry in batch.items()}, is_late=True)
-            self.n_late += len(batch)
+        for number in sorted({entry[1] for entry in due.values()}):
+            self.report(number, {k: due[k][2] for k in due if due[k][1] == number})
+        self.n_late += len(due)
         for k in due:
             del self.pending[k]
 
-    def report(self, token: Any, responses: dict[int, Response], *, is_late: bool) -> None:
-        self.adapter.report(token, {f"c{k}": it for k, it in responses.items()}, is_late)
+    def report(self, number, responses):
+        named = {f"c{k}": seen for k, seen in responses.items()}
+        assert self.scheduler.observe(named, round=number, strict=True) == {}
 
 
-def names(clients: Sequence[int]) -> list[str]:
+def names(clients):
     return [f"c{k}" for k in clients]

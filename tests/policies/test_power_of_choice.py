@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from policy_rounds import drive, losses_of
+from policy_rounds import after_losses, assert_frequencies, drive, losses_of
 
 from bsfl import Scheduler
 from bsfl.errors import InvalidInput
@@ -13,16 +13,17 @@ from bsfl.policies import PowerOfChoice
 
 def test_candidates_are_drawn_by_size_one_after_another():
     """With d = m all candidates are selected, so the cohort is the draw."""
-    sizes, draws = np.array([1.0, 2.0, 3.0, 6.0]), 20_000
-    expected = dict.fromkeys(combinations(range(4), 2), 0.0)
+    sizes, pairs = np.array([1.0, 2.0, 3.0, 6.0]), list(combinations(range(4), 2))
+    expected = dict.fromkeys(pairs, 0.0)
     for i, j in permutations(range(4), 2):  # i first, then j of the rest
         expected[min(i, j), max(i, j)] += sizes[i] / 12 * sizes[j] / (12 - sizes[i])
     driver = drive(PowerOfChoice(candidates=2), 4, 2, samples=sizes)
-    here, rng, hits = driver.context(), np.random.default_rng(1), dict.fromkeys(expected, 0)
-    for _ in range(draws):
-        hits[tuple(driver.select(here, rng).tolist())] += 1
-    for pair, p in expected.items():
-        assert abs(hits[pair] / draws - p) < 4 * np.sqrt(p * (1 - p) / draws), pair
+    here = driver.context()
+
+    def draw(rng):
+        return pairs.index(tuple(driver.select(here, rng).tolist()))
+
+    assert_frequencies(draw, list(expected.values()), 20_000)
 
 
 def test_the_largest_losses_among_the_candidates_are_selected():
@@ -30,59 +31,33 @@ def test_the_largest_losses_among_the_candidates_are_selected():
     driver = drive(PowerOfChoice(candidates=5), 5, 2, samples=np.ones(5))
     driver.run_round(losses_of({0: 0.5, 1: 2.0, 2: 1.0, 3: 1.5}))
     assert driver.select().tolist() == [1, 4], "the loss of an unseen client counts as infinite"
-    driver.run_round(losses_of({1: 0.1, 4: 0.2}))
+    driver.run_round(losses_of({1: 0.1}), cohort=[1, 4])
     assert driver.select().tolist() == [2, 3]
+    assert driver.select(available=[0, 1, 4]).tolist() == [0, 1], "an unresponsive client is last"
 
 
 def test_how_often_a_client_is_selected_with_two_candidates():
     # m = 1, d = 2, equal sizes, losses 4 > 3 > 2 > 1: the pair's larger one is selected, so client
     # i of 4 is selected with probability (number of clients below it) / 6
-    driver, draws = drive(PowerOfChoice(candidates=2), 4, 1, samples=np.ones(4)), 8000
-    driver.run_round(losses_of({0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}))
-    here, hits, rng = driver.context(), np.zeros(4), np.random.default_rng(5)
-    for _ in range(draws):
-        hits[driver.select(here, rng)] += 1
-    for i in range(4):
-        assert abs(hits[i] / draws - i / 6) < 4 * np.sqrt(i / 6 * (1 - i / 6) / draws) + 1e-12
+    driver = after_losses(PowerOfChoice(candidates=4), [1.0, 2.0, 3.0, 4.0])
+    here, policy = driver.context(target_responses=1), PowerOfChoice(candidates=2)
+    expected = np.arange(4) / 6
+    assert_frequencies(lambda rng: policy.select(driver.state, here, rng), expected, 8000)
 
 
-def test_twice_the_cohort_are_candidates_by_default():
+def test_losses_from_ask_decide_and_reports_need_none():
     sizes = []
 
     def ask(candidates):
         sizes.append(len(candidates))
-        return np.arange(len(candidates), dtype=float)
+        return 10.0 - candidates
 
-    for k in (20, 5):
-        assert len(drive(PowerOfChoice(ask=ask), k, 3, samples=np.ones(k)).select()) == 3
-    assert sizes == [6, 5]
-
-
-def test_losses_from_ask_decide_and_reports_need_none():
-    policy = PowerOfChoice(candidates=4, ask=lambda candidates: 10.0 - candidates)
-    scheduler = Scheduler(policy, cohort_size=2)
+    scheduler = Scheduler(PowerOfChoice(ask=ask), cohort_size=2)
     scheduler.join(list("abcd"), samples=[1, 1, 1, 1])
     assert scheduler.select() == ["a", "b"]
     scheduler.observe({"a": 1.0, "b": 1.0})
     assert scheduler.select(["b", "c", "d"]) == ["b", "c"]
-
-
-def test_an_unresponsive_client_comes_last():
-    driver = drive(PowerOfChoice(candidates=3), 3, 2, samples=np.ones(3))
-    driver.run_round(losses_of({0: 0.1}), cohort=[0, 1])
-    assert driver.select().tolist() == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"candidates": 0}, "candidates must be a whole number of at least 1, got 0"),
-        ({"ask": "me"}, "ask must be a function of the candidates, got 'me'"),
-    ],
-)
-def test_bad_settings_are_rejected(settings, message):
-    with pytest.raises(InvalidInput, match=message):
-        PowerOfChoice(**settings)
+    assert sizes == [4, 3], "twice the cohort by default, if there are as many"
 
 
 def test_candidates_must_fill_the_cohort():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from policy_rounds import drive, responses
+from policy_rounds import assert_frequencies, cohorts_of, drive, responses
 
 from bsfl import Observation, Scheduler
 from bsfl._core.events import Join
@@ -40,79 +40,58 @@ def tiers(driver):
     return driver.policy.tiers_of(driver.state, clients, driver.state.bound_s)
 
 
-def next_round(driver):
-    return driver.task.round + 1
-
-
 def test_every_client_is_profiled_once_and_then_sorted_into_tiers_of_equal_size():
     latency = np.random.default_rng(0).permutation(np.arange(1.0, 21.0))
     driver = profiled(TiFL(tau_max=100.0, rounds=50), 20, 4, latency)
-    assert next_round(driver) == 6
+    assert driver.task.round == 5
     assert not driver.state.formed, "until a tier is first needed"
     run_round(driver, latency)
     assert tiers(driver).tolist() == ((latency - 1) // 4).astype(int).tolist()
     assert driver.state.bound_s == pytest.approx([5.0, 9.0, 13.0, 17.0])
 
 
-def test_a_cohort_comes_from_one_tier():
-    latency = np.arange(1.0, 31.0)
-    driver, drawn = profiled(TiFL(tau_max=100.0, rounds=10**6), 30, 3, latency), set()
-    for _ in range(60):
-        found = set((run_round(driver, latency) // 6).tolist())
-        assert len(found) == 1
-        drawn |= found
-    assert drawn == set(range(5))
-
-
-def test_credits_step_by_step():
+def test_a_round_is_drawn_from_one_tier_and_costs_it_one_credit():
     # 23 rounds are planned: each of 5 tiers gets ceil(23 / 5) = 5 credits
     policy, latency = TiFL(tau_max=100.0, rounds=23, interval=10**6), np.arange(1.0, 31.0)
-    driver = profiled(policy, 30, 6, latency)
-    assert policy.credits(driver.state).tolist() == [5] * 5
-    spent = np.zeros(5, dtype=int)
-    for n_rounds in range(1, 26):
-        tier = int(run_round(driver, latency)[0] // 6)
-        assert spent[tier] < 5, "no tier is drawn without a credit"
-        spent[tier] += 1
-        assert driver.state.spent.tolist() == spent.tolist()
-        if n_rounds < 25:
-            assert policy.credits(driver.state).tolist() == (5 - spent).tolist()
-    assert spent.tolist() == [5] * 5
+    driver, left = profiled(policy, 30, 6, latency), np.full(5, 5)
+    for _ in range(25):
+        assert policy.credits(driver.state).tolist() == left.tolist()
+        (tier,) = set((run_round(driver, latency) // 6).tolist())
+        assert left[tier] > 0, "no tier is drawn without a credit"
+        left[tier] -= 1
+    assert driver.state.spent.tolist() == [5] * 5
     assert policy.credits(driver.state).tolist() == [5] * 5, "all are spent: they start over"
 
 
 def test_a_tier_without_credits_is_not_drawn():
     policy = TiFL(tau_max=100.0, rounds=10)  # two credits each
     state = profiled(policy, 30, 6, np.arange(1.0, 31.0)).state
-    tier = np.arange(30) // 6
     state.spent[:] = [2, 2, 0, 2, 2]
-    draws = {policy.draw_tier(state, tier, 6, np.random.default_rng(s)) for s in range(50)}
-    assert draws == {2}
+    tier, rng = np.arange(30) // 6, np.random.default_rng(0)
+    assert {policy.draw_tier(state, tier, 6, rng) for _ in range(50)} == {2}
 
 
 def test_probabilities_change_every_interval():
     policy = TiFL(tau_max=100.0, rounds=1000, interval=10)
     latency, loss = np.arange(1.0, 31.0), np.repeat([0.3, 0.9, 0.1, 0.5, 0.7], 6)
     driver = profiled(policy, 30, 6, latency, loss)
-    while next_round(driver) < 13:
+    while driver.task.round < 99:
         run_round(driver, latency, loss)
+        found = (driver.state.probability * 15).tolist()
         if driver.task.round < 10:
-            assert driver.state.probability.tolist() == [0.2] * 5
-        else:
+            assert found == [3] * 5
+        elif driver.task.round < 20:
             # losses .3 .9 .1 .5 .7: the largest gets 5/15, the smallest 1/15
-            assert driver.state.probability * 15 == pytest.approx([2, 5, 1, 3, 4])
-    loss = loss[::-1]
-    while next_round(driver) < 100:
-        run_round(driver, latency, loss)
-        if driver.task.round < 20:
-            assert driver.state.probability * 15 == pytest.approx([2, 5, 1, 3, 4]), "not before 20"
-    assert driver.state.probability * 15 == pytest.approx([4, 3, 1, 5, 2])
+            assert found == pytest.approx([2, 5, 1, 3, 4])
+        if driver.task.round == 12:
+            loss = loss[::-1]
+    assert found == pytest.approx([4, 3, 1, 5, 2])
 
 
 def test_tiers_are_equally_likely_until_they_have_losses():
     policy, latency = TiFL(tau_max=100.0, rounds=50, interval=2), np.arange(1.0, 21.0)
     driver = profiled(policy, 20, 4, latency, loss=latency)
-    assert next_round(driver) > policy.interval, "probabilities were due while profiling went on"
+    assert driver.task.round >= policy.interval, "probabilities were due while profiling went on"
     assert driver.state.probability.tolist() == [0.2] * 5
     for _ in range(2):
         run_round(driver, latency, loss=latency, rng=np.random.default_rng(0))
@@ -120,19 +99,13 @@ def test_tiers_are_equally_likely_until_they_have_losses():
 
 
 def test_tiers_are_drawn_as_the_probabilities_say():
-    policy, draws = TiFL(tau_max=100.0, rounds=1000), 6000
+    policy, tier = TiFL(tau_max=100.0, rounds=1000), np.arange(30) // 6
     state = profiled(policy, 30, 6, np.arange(1.0, 31.0)).state
     state.probability[:] = p = np.array([2, 5, 1, 3, 4]) / 15
-    rng, hits = np.random.default_rng(8), np.zeros(5)
-    for _ in range(draws):
-        hits[policy.draw_tier(state, np.arange(30) // 6, 6, rng)] += 1
-    assert np.all(np.abs(hits / draws - p) < 4 * np.sqrt(p * (1 - p) / draws))
+    assert_frequencies(lambda rng: policy.draw_tier(state, tier, 6, rng), p, 6000)
 
 
 def test_rank_probabilities_and_tier_losses():
-    assert rank_probabilities(np.array([0.1, 0.2, 0.3, 0.4, 0.5])) * 15 == pytest.approx(
-        [1, 2, 3, 4, 5]
-    )
     assert rank_probabilities(np.array([1.0, -np.inf])) == pytest.approx([2 / 3, 1 / 3])
     losses = tier_losses(np.array([0, 0, 2]), np.array([1.0, 3.0, 9.0]), 4)
     assert losses.tolist() == [2.0, -np.inf, 9.0, -np.inf]
@@ -185,27 +158,14 @@ def test_when_every_profiled_client_is_forgotten_there_are_no_tiers():
 
 def test_a_tier_with_too_few_available_clients_is_not_drawn():
     driver = profiled(TiFL(tau_max=100.0, rounds=1000), 30, 6, np.arange(1.0, 31.0))
-    here = driver.context(target_responses=4, available=[0, 1, 2, 12, 13, 14, 15, 16, 25])
-    for s in range(30):
-        assert set(driver.select(here, np.random.default_rng(s)) // 6) == {2}
-    scattered = driver.context(target_responses=4, available=[0, 1, 7, 8, 19, 20, 25, 26])
-    for s in range(30):
-        found = sorted(driver.select(scattered, np.random.default_rng(s)) // 6)
-        assert found in ([0, 0, 1, 1], [3, 3, 4, 4]), "a tier of two, and the nearest other one"
 
+    def tiers_drawn(available):
+        here = driver.context(target_responses=4, available=available)
+        return {tuple(sorted(k // 6 for k in cohort)) for cohort in cohorts_of(driver, here, 30)}
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"tau_max": 0}, "tau_max must be a finite number above 0, got 0"),
-        ({"rounds": 0}, "rounds must be a whole number of at least 1, got 0"),
-        ({"tiers": 0}, "tiers must be a whole number of at least 1, got 0"),
-        ({"interval": 1.5}, "interval must be a whole number of at least 1, got 1.5"),
-    ],
-)
-def test_bad_settings_are_rejected(settings, message):
-    with pytest.raises(InvalidInput, match=message):
-        TiFL(**({"tau_max": 9.0, "rounds": 10} | settings))
+    assert tiers_drawn([0, 1, 2, 12, 13, 14, 15, 16, 25]) == {(2, 2, 2, 2)}
+    # where none has enough: a tier of two, and the nearest other one
+    assert tiers_drawn([0, 1, 7, 8, 19, 20, 25, 26]) == {(0, 0, 1, 1), (3, 3, 4, 4)}
 
 
 def test_means_that_no_latency_can_have_are_rejected():

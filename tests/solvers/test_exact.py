@@ -4,51 +4,25 @@ from heapq import heappush, heappushpop
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bsfl.errors import InvalidInput
 from bsfl.solvers import energy, exact, solve_exact, solve_exhaustive
 
-small = st.integers(-3, 3).map(float)
-speeds = st.one_of(small, st.just(np.inf))
-
-
-@st.composite
-def problems(draw):
-    n = draw(st.integers(1, 8))
-    u = np.array(draw(st.lists(speeds, min_size=n, max_size=n)))
-    g = np.array(draw(st.lists(small, min_size=n, max_size=n)))
-    m = draw(st.one_of(st.just(1), st.just(n), st.integers(1, n)))
-    return u, g, m, float(draw(st.integers(0, 4)))
-
-
-def assert_optimal(u, g, m, alpha):
-    cohort = solve_exact(u, g, m, alpha)
-    assert len(cohort) == m
-    assert np.all(np.diff(cohort) > 0), "sorted and distinct"
-    best = energy(u, g, solve_exhaustive(u, g, m, alpha), alpha)
-    # both sums are over small integers; only the division by m rounds
-    assert energy(u, g, cohort, alpha) == pytest.approx(best, abs=1e-12)
-
-
-@pytest.mark.slow
-@settings(max_examples=3000)
-@given(problems())
-def test_equals_exhaustive_search_on_generated_ties(problem):
-    assert_optimal(*problem)
-
 
 @pytest.mark.parametrize("n_cases", [500, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_equals_exhaustive_search_in_random_cases(n_cases):
+def test_equals_exhaustive_search(n_cases):
+    """Values are small whole numbers, so that ties are frequent and only m divides inexactly."""
     rng = np.random.default_rng(0)
     for _ in range(n_cases):
-        n = int(rng.integers(1, 9))
-        u = rng.integers(-3, 4, n).astype(float)
+        n, alpha = int(rng.integers(1, 9)), float(rng.integers(0, 4))
+        u, g = rng.integers(-3, 4, (2, n)).astype(float)
         u[rng.random(n) < 0.15] = np.inf
-        g = rng.integers(-3, 4, n).astype(float)
         m = int(rng.choice([1, n, rng.integers(1, n + 1)]))
-        assert_optimal(u, g, m, float(rng.integers(0, 4)))
+        cohort = solve_exact(u, g, m, alpha)
+        assert len(cohort) == m
+        assert np.all(np.diff(cohort) > 0), "sorted and distinct"
+        best = energy(u, g, solve_exhaustive(u, g, m, alpha), alpha)
+        assert energy(u, g, cohort, alpha) == pytest.approx(best, abs=1e-12)
 
 
 def heap_sweep(u, g, m, alpha):
@@ -82,8 +56,7 @@ def test_two_stages_and_small_chunks_equal_the_heap_sweep(monkeypatch, correlati
 
 def test_a_misleading_sample_costs_time_and_not_exactness():
     n, m, alpha = 20_000, 30, 1.0
-    rng = np.random.default_rng(5)
-    u, g = rng.random(n), rng.random(n)
+    u, g = np.random.default_rng(5).random((2, n))
     u[:: n // exact.SAMPLE_SIZE] += 10.0  # exactly the clients that the sample looks at
     u[0] = 100.0
     found = energy(u, g, solve_exact(u, g, m, alpha), alpha)
@@ -106,8 +79,16 @@ def test_large_values_that_come_and_go_leave_no_rounding():
     assert energy(u, g, solve_exact(u, g, 3, 3.0), 3.0) == pytest.approx(6.0)
 
 
-def test_of_equal_clients_the_first_are_selected():
-    assert solve_exact(np.ones(6), np.array([0.0, 1, 1, 1, 0, 1]), 3, 1.0).tolist() == [1, 2, 3]
+@pytest.mark.parametrize(
+    ("u", "g", "alpha", "cohort"),
+    [
+        pytest.param(np.ones(6), [0, 1, 1, 1, 0, 1], 1.0, [1, 2], id="the first of equal clients"),
+        pytest.param([np.inf, 0.9, np.inf, np.inf], [0.1, 9, 0.3, 0.2], 1.0, [2, 3], id="unseen"),
+        pytest.param([0.2, 0.9, 0.5], [9, -9, 0], 0.0, [1, 2], id="speed alone"),
+    ],
+)
+def test_cohorts_by_hand(u, g, alpha, cohort):
+    assert solve_exact(np.array(u), np.array(g), 2, alpha).tolist() == cohort
 
 
 def test_extreme_values_raise_no_warning():
@@ -120,39 +101,24 @@ def test_extreme_values_raise_no_warning():
         assert len(solve_exact(u, np.arange(n) * 1.0, 5, 1.0)) == 5
 
 
-def test_infinite_speeds_leave_the_selection_to_g():
-    u = np.array([np.inf, 0.9, np.inf, np.inf])
-    g = np.array([0.1, 9.0, 0.3, 0.2])
-    assert solve_exact(u, g, 2, 1.0).tolist() == [2, 3]
-
-
-def test_alpha_zero_selects_the_fastest():
-    assert solve_exact(np.array([0.2, 0.9, 0.5]), np.array([9.0, -9.0, 0.0]), 2, 0.0).tolist() == [
-        1,
-        2,
-    ]
-
-
 @pytest.mark.parametrize(
     ("u", "g", "m", "alpha", "message"),
     [
-        ([1.0], [1.0], 0, 1.0, "m must be a whole number of at least 1, got 0"),
+        ([1.0], [1.0], 0, 1.0, "m must be a whole number"),
         ([1.0], [1.0], 2, 1.0, "m must be between 1 and the 1 clients, got 2"),
-        ([1.0], [1.0], 1, -1.0, "alpha must be a finite number of at least 0, got -1.0"),
-        ([1.0], [1.0], 1, np.nan, "alpha must be a finite number of at least 0, got nan"),
+        ([1.0], [1.0], 1, -1.0, "alpha must be"),
+        ([1.0], [1.0], 1, np.nan, "alpha must be"),
         ([np.nan, 1.0], [1.0, 1.0], 1, 1.0, "u must hold no NaN"),
         ([-np.inf, 1.0], [1.0, 1.0], 1, 1.0, "no -inf"),
         ([1.0, 1.0], [1.0, np.inf], 1, 1.0, "g must hold finite numbers"),
         ([1.0, 1.0], [1.0], 1, 1.0, r"got shapes \(2,\) and \(1,\)"),
         ([], [], 1, 1.0, "not empty"),
+        (np.zeros(500), np.zeros(500), 25, 1.0, "use solve_exact"),
     ],
 )
-@pytest.mark.parametrize("solve", [solve_exact, solve_exhaustive])
-def test_ill_posed_problems_are_rejected(solve, u, g, m, alpha, message):
+def test_ill_posed_problems_are_rejected(u, g, m, alpha, message):
     with pytest.raises(InvalidInput, match=message):
-        solve(np.array(u), np.array(g), m, alpha)
-
-
-def test_exhaustive_search_rejects_problems_that_would_never_end():
-    with pytest.raises(InvalidInput, match="use solve_exact"):
-        solve_exhaustive(np.zeros(500), np.zeros(500), 25, 1.0)
+        solve_exhaustive(np.array(u), np.array(g), m, alpha)
+    if len(u) < 500:  # too many cohorts for exhaustive search alone
+        with pytest.raises(InvalidInput, match=message):
+            solve_exact(np.array(u), np.array(g), m, alpha)

@@ -166,7 +166,10 @@ def test_the_events_of_a_round(path):
 
 
 def test_late_responses_and_a_replaced_credit_have_entries_of_their_own(path):
-    scheduler = Scheduler(UniformRandom(), cohort_size=2, over_selection=1.5, journal=path)
+    records = []
+    scheduler = Scheduler(
+        UniformRandom(), cohort_size=2, over_selection=1.5, journal=path, on_round=records.append
+    )
     a, b, c = scheduler.select(CLIENTS)
     scheduler.observe({a: 1.0})
     scheduler.observe({b: 2.0})  # the target: the round closes
@@ -182,7 +185,8 @@ def test_late_responses_and_a_replaced_credit_have_entries_of_their_own(path):
         ("closed", [b], None),
         ("responses", [c], True),
     ]
-    assert ["duration_s" in entry for entry in entries[2:4]] == [True, False], "closed once"
+    assert ["duration_s" in entry for entry in entries[2:4]] == [True, False]
+    assert [record.round for record in records] == [1], "it has closed once"
 
 
 def test_what_happens_to_clients_has_entries_of_its_own():

@@ -17,6 +17,18 @@ POSITIONAL = ("genie", "rbcs-f")
 """Policies with settings by position, of which no client can be forgotten."""
 
 
+SETTINGS = {
+    "cohort_size": [1, 2, 3],
+    "over_selection": [1.0, 1.5, "auto"],
+    "max_open_rounds": [2, 3, 4],
+}
+CALLS = [
+    *("select", "observe") * 4,
+    *("close", "join", "describe", "rename", "forget", "leave", "abandon", "offline", "online"),
+    *SETTINGS,
+]
+
+
 class Life:
     """A scheduler that lives through everything that a journal can hold."""
 
@@ -45,80 +57,56 @@ class Life:
 
     def live(self, steps):
         """Make so many calls, and select."""
-        acts = [self.select] * 4 + [self.observe] * 6 + [self.close, self.abandon, self.change]
-        acts += [self.join, self.leave, self.availability, self.describe, self.rename, self.forget]
         for _ in range(steps):
             self.now += float(self.rng.integers(1, 20))
-            acts[self.rng.integers(len(acts))]()
+            self.call(str(self.rng.choice(CALLS)))
         self.now += 1.0
         self.scheduler.select()  # the journal ends now
 
-    def some(self, names, most):
-        n = int(self.rng.integers(0, min(most, len(names)) + 1))
-        return [names[i] for i in sorted(self.rng.permutation(len(names))[:n])]
+    def call(self, name):
+        """Make one call, with some of the clients that it may name."""
+        scheduler, rng, members = self.scheduler, self.rng, self.scheduler.clients
+        few = [c for c in members if rng.random() < 0.1]
+        if name == "select":
+            here = None if rng.random() < 0.5 else [c for c in members if rng.random() < 0.8]
+            scheduler.select(here, now_s=self.now if rng.random() < 0.5 else None)
+        elif name == "observe":
+            pending = [c for c in scheduler.in_flight if rng.random() < 0.4]
+            number = None if pending or not scheduler.pending() else scheduler.pending()[-1]
+            responses = {client: self.response() for client in pending}
+            assert scheduler.observe(responses, round=number) == {}
+        elif name == "close":
+            for one in scheduler._engine.rounds:
+                fresh = [scheduler._ids.names[k] for k in one.cohort[one.fresh].tolist()]
+                given = [{}, {"discard": True}, {"aggregated": fresh[1:]}][rng.integers(3)]
+                if one.status != CONFIRMED and rng.random() < 0.5:
+                    scheduler.close(one.number, now_s=self.now, **given)
+        elif name == "join" and len(scheduler._ids) < len(IDS):
+            self.n_joined += 1
+            scheduler.join([f"new-{self.n_joined}", *few])
+            scheduler.register(f"new-{self.n_joined}", samples=50.0, quality=0.5)
+        elif name == "describe":
+            features = [{"os": str(rng.choice(["a", "b"])), "ram": float(len(c))} for c in few]
+            scheduler.join(few, samples=[7.5] * len(few), features=features)
+        elif name == "rename":
+            for client in few[:1]:
+                scheduler.rename(client, f"renamed-{client[-20:]}")
+        elif name == "forget" and self.can_forget and len(members) > 9:
+            scheduler.forget(few[:1])
+        elif name == "leave" and len(members) > 9:
+            scheduler.leave(few[:1])
+        elif name in ("abandon", "offline", "online"):
+            getattr(scheduler, name)(few)
+        elif name in SETTINGS:
+            setattr(scheduler, name, SETTINGS[name][rng.integers(3)])
 
-    def some_members(self, most):
-        return self.some(self.scheduler.clients, most)
-
-    def select(self):
-        here = None if self.rng.random() < 0.5 else self.some_members(20)
-        self.scheduler.select(here, now_s=self.now if self.rng.random() < 0.5 else None)
-
-    def observe(self):
-        rng, pending = self.rng, self.scheduler.pending()
-        responses = {
-            client: Observation(
-                latency_s=float(rng.lognormal(1.0, 1.0)),
-                outcome=str(rng.choice(["ok"] * 6 + ["timeout", "failed"])),
-                loss=float(rng.random()),
-                samples=int(rng.integers(1, 50)),
-            )
-            for client in self.some(self.scheduler.in_flight, 4)
-        }
-        number = None if responses or not pending else pending[-1]
-        assert self.scheduler.observe(responses, round=number) == {}
-
-    def close(self):
-        for one in self.scheduler._engine.rounds:
-            if one.status != CONFIRMED and self.rng.random() < 0.5:
-                fresh = [self.scheduler._ids.names[k] for k in one.cohort[one.fresh].tolist()]
-                kinds = {}, {"discard": True}, {"aggregated": self.some(fresh, 9)}
-                given = kinds[self.rng.integers(3)]
-                self.scheduler.close(one.number, now_s=self.now, **given)
-
-    def abandon(self):
-        self.scheduler.abandon(self.some_members(3))
-
-    def change(self):
-        name = str(self.rng.choice(["cohort_size", "over_selection", "max_open_rounds"]))
-        values = {"over_selection": [1.0, 1.5, "auto"], "max_open_rounds": [2, 3, 4]}
-        setattr(self.scheduler, name, values.get(name, [1, 2, 3])[self.rng.integers(3)])
-
-    def join(self):
-        if len(self.scheduler._ids) < len(IDS):
-            name, self.n_joined = f"new-{self.n_joined}", self.n_joined + 1
-            self.scheduler.join([name, *self.some_members(2)])
-            self.scheduler.register(name, samples=50.0, quality=0.5)
-
-    def leave(self):
-        self.scheduler.leave(self.some_members(max(len(self.scheduler.clients) - 8, 0)))
-
-    def availability(self):
-        self.scheduler.offline(self.some_members(3))
-        self.scheduler.online(self.some_members(3))
-
-    def describe(self):
-        names = self.some_members(3)
-        features = [{"os": str(self.rng.choice(["a", "b"])), "ram": float(len(n))} for n in names]
-        self.scheduler.join(names, samples=[7.5] * len(names), features=features)
-
-    def rename(self):
-        for name in self.some_members(1):
-            self.scheduler.rename(name, f"renamed-{name[-20:]}")
-
-    def forget(self):
-        if self.can_forget and len(self.scheduler.clients) > 9:
-            self.scheduler.forget(self.some_members(1))
+    def response(self):
+        return Observation(
+            latency_s=float(self.rng.lognormal(1.0, 1.0)),
+            outcome=str(self.rng.choice(["ok"] * 6 + ["timeout", "failed"])),
+            loss=float(self.rng.random()),
+            samples=int(self.rng.integers(1, 50)),
+        )
 
     def replay(self, start, policy=None):
         return Scheduler.replay(self.journal, start=start, policy=policy, clock=lambda: self.now)

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import sys
 
 import numpy as np
 import pytest
@@ -81,24 +82,19 @@ def test_80_percent_of_responses_lie_in_the_interval():
 
 def test_the_live_page_shows_the_same_intervals(tmp_path):
     """`bsfl inspect` reads the scheduler, `bsfl watch` the journal; both see one history."""
-    rng, journal = np.random.default_rng(3), tmp_path / "journal"
-    scheduler = Scheduler(
-        cohort_size=4, over_selection=1.5, max_open_rounds=2, forget_after=15, journal=journal
-    )
-    clients = [f"c{k:02}" for k in range(30)]
+    rng, journal, clients = np.random.default_rng(3), tmp_path / "journal", range(30)
+    scheduler = Scheduler(cohort_size=4, max_open_rounds=2, forget_after=15, journal=journal)
     for i in range(60):
-        cohort = scheduler.select([c for c in clients if rng.random() < 0.7])
-        for client in [*cohort, *scheduler.in_flight[:2]]:
+        scheduler.select([c for c in clients if rng.random() < 0.7])
+        for client in scheduler.in_flight[:5]:
             outcome = str(rng.choice(["ok", "ok", "ok", "timeout", "failed"]))
-            latency_s = float(rng.lognormal(int(client[1:3]) / 10.0, 0.4))
-            if rng.random() < 0.9:
-                scheduler.observe({client: Observation(latency_s=latency_s, outcome=outcome)})
+            latency_s = float(rng.lognormal(client / 10.0, 0.4))
+            scheduler.observe({client: Observation(latency_s=latency_s, outcome=outcome)})
         if i % 10 == 9:
             scheduler.observe(dict.fromkeys(scheduler.in_flight[:1], 1e-8))
             scheduler.abandon()
-            scheduler.forget({clients[i % 30]} & set(scheduler.clients))
-    scheduler.rename(cohort[0], "c99")
-    scheduler.observe({"c99": 5.0})
+            scheduler.forget({i % 30} & set(scheduler.clients))
+    scheduler.rename(scheduler.clients[0], 99)
     sums = Followed()
     for entry in read_journal(journal):
         sums.add(entry)
@@ -108,7 +104,6 @@ def test_the_live_page_shows_the_same_intervals(tmp_path):
         if row["latency_s"] is not None
     }
     assert len(shown) > 20
-    assert "c99" in shown
     assert sums.latencies() == shown
 
 
@@ -132,13 +127,8 @@ def test_rows_name_the_right_clients_after_others_left_or_were_forgotten():
 def test_pool_and_task_cost_at_most_100_bytes_a_client():
     scheduler = Scheduler(cohort_size=2)
     scheduler.join(range(4000))
-    columns = [
-        array
-        for state in (scheduler._engine.pool, scheduler._engine.task)
-        for _, array in leaves(state)
-        if np.ndim(array)
-    ]
-    assert sum(array[:4000].nbytes for array in columns) <= 100 * 4000
+    arrays = [*leaves(scheduler._engine.pool), *leaves(scheduler._engine.task)]
+    assert sum(array[:4000].nbytes for _, array in arrays if np.ndim(array)) <= 100 * 4000
 
 
 def test_rows_make_a_data_frame():
@@ -151,7 +141,7 @@ def test_rows_make_a_data_frame():
 
 
 def test_without_pandas_the_error_names_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         Scheduler(cohort_size=2).table().to_frame()
 
@@ -194,9 +184,8 @@ def test_a_summary_names_a_few_clients_and_hides_control_characters():
     for client in ("gus", "ann", "flo", "bob", "dan"):
         scheduler.select([client])
     text = str(scheduler)
-    starts = [line.split(" s (")[0].split() for line in text.splitlines()]
-    assert ["fastest", "ann", "1"] in starts
-    assert ["slowest", "gus", "61"] in starts
+    assert "fastest    ann 1 s (" in text
+    assert "slowest    gus 61 s (" in text
     assert "4 clients: gus since round 2, ann since round 3, flo since round 4, ..." in text
     assert "\x1b" not in text, "an id cannot colour the terminal"
     assert "learned" not in text

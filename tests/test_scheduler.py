@@ -243,19 +243,6 @@ def test_a_late_response_that_could_not_be_used_is_a_failure():
 # --- who is credited --------------------------------------------------------------------------------
 
 
-def test_all_fresh_responses_are_credited_unless_others_are_named():
-    scheduler = over_selecting()
-    cohort = scheduler.select()
-    scheduler.observe({"ann": 1.0})
-    scheduler.observe({"bob": 2.0, "cem": 3.0})
-    assert participations(scheduler) == [1, 1, 1, 0]
-    scheduler.close(cohort, aggregated=["ann", "cem"])
-    assert participations(scheduler) == [1, 0, 1, 0]
-    for again in ({"aggregated": ["ann"]}, {"discard": True}):  # the credit is replaced once
-        with rejected(scheduler, "round 1 is closed"):
-            scheduler.close(cohort, **again)
-
-
 def test_a_round_closed_by_hand_has_its_credit():
     scheduler = over_selecting()
     cohort = scheduler.select()

@@ -41,9 +41,8 @@ def no_wait(monkeypatch):
     monkeypatch.setattr(journal_module, "OPEN_WAIT_S", 0.0)
 
 
-def entry(seq=None, **more):
-    number = {} if seq is None else {"seq": seq}
-    return {"kind": "round", **number, **more}
+def entry(seq, **more):
+    return {"kind": "round", "seq": seq, **more}
 
 
 def write(journal, seqs):

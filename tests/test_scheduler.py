@@ -11,7 +11,6 @@ import pytest
 
 from bsfl import (
     BSFL,
-    CsUcbQ,
     Genie,
     Lognormal,
     Observation,
@@ -569,6 +568,7 @@ def test_a_rejected_loss_can_be_corrected():
         (lambda s: s.offline([1]), "all str or all int"),
         (lambda s: s.offline(["a", "ghost"]), "unknown client 'ghost'; it never joined"),
         (lambda s: s.leave(["a", "ghost"]), "unknown client 'ghost'; it never joined"),
+        (lambda s: s.client("ghost"), "unknown client 'ghost'; it never joined"),
     ],
 )
 def test_odd_arguments_change_nothing(call, message):
@@ -655,23 +655,6 @@ def test_a_client_that_joins_late_is_not_preferred_for_the_rounds_before(schedul
         scheduler.observe(dict.fromkeys(scheduler.select(), 1.0))
     # its part of 40 rounds is 40 * 3 / 11 = 11; with 240 rounds it would be in nearly all
     assert 8 <= scheduler.client("new")["invitations"] <= 15
-
-
-def test_one_client(scheduler):
-    scheduler.join(IDS)
-    for _ in range(3):
-        scheduler.observe(dict.fromkeys(scheduler.select(), 2.0))
-    assert [scheduler.client(client) for client in IDS] == list(scheduler.table())
-    with pytest.raises(UnknownClient, match="ghost"):
-        scheduler.client("ghost")
-
-
-def test_register_updates_attributes():
-    scheduler = Scheduler(WeightedRandom(), cohort_size=1, seed=0)
-    scheduler.register("a", samples=1)
-    scheduler.register("b", samples=1)
-    scheduler.register("a", samples=1e12)
-    assert [scheduler.select() for _ in range(20)] == [["a"]] * 20
 
 
 @pytest.mark.parametrize(
@@ -765,14 +748,6 @@ def test_a_client_that_is_renamed_is_the_same():
         scheduler.rename("eve", 7)
 
 
-def test_joining_between_selection_and_response_does_not_matter():
-    scheduler = Scheduler(CsUcbQ(tau_max=5.0), cohort_size=2)
-    scheduler.join(list("abcd"), samples=[1, 2, 3, 4])
-    cohort = scheduler.select()
-    scheduler.join(["new"])
-    scheduler.observe(dict.fromkeys(cohort, 1.0))
-
-
 def test_a_set_of_ids_means_the_same_in_every_process():
     code = (
         "from bsfl import BSFL, Scheduler\n"
@@ -856,13 +831,6 @@ def test_a_select_that_fails_leaves_the_oldest_round_open():
     with rejected(scheduler, "no", ArithmeticError):
         scheduler.select()
     assert (scheduler.pending(), closed) == ([cohort], [])
-
-
-@pytest.mark.parametrize("size", [1e15, 1e-6])
-def test_extreme_samples_keep_the_cohort_size(size):
-    scheduler = Scheduler(WeightedRandom(), cohort_size=2)
-    scheduler.join(list("abcd"), samples=[size] * 4)
-    assert len(scheduler.select()) == 2
 
 
 # --- what could not be saved ------------------------------------------------------------------------

@@ -535,16 +535,12 @@ def test_a_process_that_is_just_ending_is_waited_for(path, monkeypatch):
 # --- file systems without locks, Windows, file systems with changing numbers of files
 
 
-def flock_fails(*args):
-    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+@needs_locks
+def test_without_locks_a_journal_is_written_all_the_same(path, monkeypatch):
+    def fail(*args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-
-@pytest.mark.parametrize("has_fcntl", [True, False])
-def test_without_locks_a_journal_is_written_all_the_same(path, has_fcntl, monkeypatch):
-    if not has_fcntl:
-        monkeypatch.setattr(atomic, "fcntl", None)
-    elif atomic.fcntl:
-        monkeypatch.setattr(atomic.fcntl, "flock", flock_fails)
+    monkeypatch.setattr(atomic.fcntl, "flock", fail)
     write(Journal(path, max_bytes=300, n_kept=50), range(30))
     assert write_in_child(path, [30]) == "done"
     assert numbers(path) == list(range(31))

@@ -263,12 +263,10 @@ def test_a_journal_that_begins_after_the_file_is_rejected(tmp_path):
     [
         ("opened", lambda e: e.update(invited=["nobody"])),
         ("opened", lambda e: e.pop("busy")),
-        ("opened", lambda e: e.update(round="x")),
         ("responses", lambda e: e.update(round=99)),
         ("responses", lambda e: e.update(outcome=["late"])),
         ("responses", lambda e: e.update(latency_s=[[]])),
         ("closed", lambda e: e.update(aggregated=7)),
-        ("joined", lambda e: e.update(new=[3])),
         ("joined", lambda e: e.update(new=["phone-00"])),
         ("described", lambda e: e.update(attributes={"samples": ["x"]})),
         ("settings", lambda e: e.update(plan={})),

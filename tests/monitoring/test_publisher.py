@@ -190,6 +190,15 @@ def test_late_responses_and_a_replaced_credit_have_entries_of_their_own(path):
     assert [record.round for record in records] == [1], "it has closed once"
 
 
+def test_a_report_without_responses_has_one_entry():
+    journal = MemoryJournal()
+    scheduler = Scheduler(UniformRandom(), cohort_size=2, journal=journal)
+    cohort = scheduler.select(CLIENTS)
+    for _ in range(2):  # with the first one the policy learns which clients were invited
+        scheduler.observe({}, round=cohort)
+    assert [entry["clients"] for entry in journal.of_kind("responses")] == [[]]
+
+
 def test_what_happens_to_clients_has_entries_of_its_own():
     journal = MemoryJournal(availability=True)
     scheduler = Scheduler(UniformRandom(), cohort_size=1, journal=journal)

@@ -17,30 +17,14 @@ import numpy as np
 
 import bsfl
 from bsfl import (
-    BSFL,
-    ClosedRound,
-    Comparison,
-    IntArray,
-    MinParticipation,
-    Observation,
-    Pace,
-    Policy,
-    PolicyWrapper,
-    Rng,
-    RoundContext,
-    RoundPlan,
-    RoundRecord,
-    RoundReport,
-    Scheduler,
-    Selection,
-    UniformRandom,
-    compare,
+    BSFL, ClosedRound, Comparison, IntArray, MinParticipation, Observation, Pace, Policy,
+    PolicyWrapper, Rng, RoundContext, RoundPlan, RoundRecord, RoundReport, Scheduler,
+    Selection, UniformRandom, compare,
 )
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import SimulatedClients, Sampled, lognormal
 from bsfl.learning import Evaluation, Update
-from bsfl.experiments import Results, open_results
-from bsfl.experiments import Scenario, read_scenario
+from bsfl.experiments import Results, Scenario, open_results, read_scenario
 from bsfl.testing import PolicyDriver, check_policy
 from bsfl.types import State
 

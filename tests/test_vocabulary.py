@@ -1,15 +1,13 @@
 """The library speaks the field's words: the private ones of 0.2 do not occur in it.
 
 The words are those of the list "Checked by a test" in the vocabulary of the redesign. They are
-looked for in names (of modules, functions, classes, parameters, fields and module-level constants),
-docstrings, comments and all other strings, error messages and help texts included.
+looked for in names, docstrings, comments and all other strings, such as error messages.
 """
 
 import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +22,6 @@ WORDS = """
 """Words and phrases; "_" stands for a space in prose."""
 IDENTIFIERS = {"put_back", "all_or_nothing", "least_share"}
 """Phrases that are private as names alone."""
-QUOTATIONS: tuple[str, ...] = ()
-"""Sentences of the paper that hold such a word."""
 
 PARTS = sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")})
 """Top-level modules and packages."""
@@ -41,73 +37,41 @@ IN_PROSE = re.compile(
 IN_NAMES = re.compile(r"(?<![a-z])(" + "|".join(WORDS) + r")(?![a-z])")
 
 
-def in_name(name: str) -> list[str]:
-    """Return the words in an identifier, by its parts in snake_case or CamelCase.
-
-    >>> in_name("n_worlds"), in_name("HearsayFleet"), in_name("unsealed"), in_name("theory")
-    (['worlds'], ['hearsay'], [], [])
-    """
+def in_name(name):
+    """Return the words in an identifier, by its parts in snake_case or CamelCase."""
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return IN_NAMES.findall(parts.lower())
 
 
-def in_prose(text: str) -> list[tuple[int, str]]:
-    """Return the words in a text, each with its line, starting at 0.
-
-    >>> in_prose("It goes on.\\nAs  printed, whoever told_it.")
-    [(1, 'As  printed'), (1, 'whoever')]
-    """
-    for quotation in QUOTATIONS:
-        text = text.replace(quotation, " " * len(quotation))
+def in_prose(text):
+    """Return the words in a text, each with its line, starting at 0."""
     return [(text[: m.start()].count("\n"), m.group()) for m in IN_PROSE.finditer(text)]
 
 
-def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the names that a module defines, with their lines; local variables are left out."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.lineno, node.name
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        if isinstance(node, ast.Module | ast.ClassDef):
-            for statement in node.body:
-                targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-                for target in targets:
-                    for name in ast.walk(target) if target is not None else ():
-                        if isinstance(name, ast.Name):
-                            yield name.lineno, name.id
-
-
-def words_of(path: Path) -> Iterator[str]:
-    """Yield "file:line: word" for every private word in a file."""
+def words_of(path):
+    """Return "file:line: word" for every private word in a file."""
     text, shown = path.read_text(), path.relative_to(SOURCE.parents[1])
-    found = [(1, word) for word in in_name(path.stem)]
+    found = {(1, word) for word in in_name(path.stem)}
     if path.suffix == ".py":
-        tree = ast.parse(text)
-        found += [(line, word) for line, name in names(tree) for word in in_name(name)]
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found += [(node.lineno + i, word) for i, word in in_prose(node.value)]
+                found |= {(node.lineno + i, word) for i, word in in_prose(node.value)}
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
-                found += [(token.start[0], word) for _, word in in_prose(token.string)]
+                found |= {(token.start[0], word) for _, word in in_prose(token.string)}
+            elif token.type == tokenize.NAME:
+                found |= {(token.start[0], word) for word in in_name(token.string)}
     else:
-        found += [(1 + i, word) for i, word in in_prose(text)]
-    yield from (f"{shown}:{line}: {word}" for line, word in sorted(set(found)))
-
-
-def private_words(part: str) -> list[str]:
-    """Return where private words stand in a top-level module or package."""
-    root = SOURCE / part
-    paths = sorted(root.rglob("*")) if root.is_dir() else [root]
-    texts = [path for path in paths if path.suffix == ".py" or path.suffix in TEXTS]
-    return [line for path in texts for line in words_of(path)]
+        found |= {(1 + i, word) for i, word in in_prose(text)}
+    return [f"{shown}:{line}: {word}" for line, word in sorted(found)]
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_private_words_do_not_occur(part):
-    found = private_words(part)
-    assert not found, f"{len(found)} private words:\n" + "\n".join(found)
+    root = SOURCE / part
+    paths = sorted(root.rglob("*")) if root.is_dir() else [root]
+    texts = [path for path in paths if path.suffix in {".py", *TEXTS}]
+    assert [line for path in texts for line in words_of(path)] == []
 
 
 def test_words_are_found_wherever_they_stand(tmp_path, monkeypatch):
@@ -120,8 +84,7 @@ def test_words_are_found_wherever_they_stand(tmp_path, monkeypatch):
         "class Ledger:\n"
         "    owed: int = 0\n"
         "    def put_back(self, roster, *, heard=0):\n"
-        "        told = 1\n"
-        "        raise ValueError(f'the {told} house, in vain, the house')\n"
+        "        raise ValueError(f'the {1} house, in vain, the house of unsealed theory')\n"
     )
     assert [line.split(":", 1)[1] for line in words_of(path)] == [
         "1: arena",
@@ -133,6 +96,6 @@ def test_words_are_found_wherever_they_stand(tmp_path, monkeypatch):
         "8: heard",
         "8: put_back",
         "8: roster",
-        "10: in vain",
-        "10: the house",
+        "9: in vain",
+        "9: the house",
     ]

@@ -1,6 +1,7 @@
 """Events as entries of a journal, and back: numbers and ids survive exactly."""
 
 import json
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -32,15 +33,18 @@ def written(event, ids):
     return event_of(json.loads(line), ids)
 
 
-def assert_equal(one, other, names):
-    for name in names:
+def assert_equal(one, other):
+    """Compare all fields of events that a journal holds."""
+    for name in (field.name for field in fields(one)):
         a, b = getattr(one, name), getattr(other, name)
-        if isinstance(a, RoundReport):
-            columns = ("clients", "outcome", "latency_s", "loss", "samples", "round", "staleness")
-            assert_equal(a, b, (*columns, "dropped"))
+        if name == "attributes":
+            assert a.keys() == b.keys()
+            assert all(np.array_equal(a[key], b[key], equal_nan=True) for key in a)
+        elif isinstance(a, RoundReport):
+            assert_equal(a, b)
         elif isinstance(a, np.ndarray):
             assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
-        else:
+        elif name not in ("selection", "context"):
             assert a == b, name
 
 
@@ -53,39 +57,37 @@ def engine():
 def test_rounds_survive_exactly(engine, names):
     ids = ClientIds(names)
     opened = engine.run(OpenRound(), now_s=0.1 + 0.7, is_timed=True)
-    fields = ("round", "cohort", "n_invited", "target_responses", "deadline_s", "is_timed", "busy")
-    assert_equal(opened, written(opened, ids), (*fields, "response_rate", "now_s"))
+    assert_equal(opened, written(opened, ids))
     report = {
         int(k): Observation(latency_s=max(x, 1e-9), loss=-x, samples=10**12)
         for k, x in zip(opened.cohort[:4], NUMBERS, strict=False)
     }
     report[int(opened.cohort[4])] = Observation(outcome="failed")
     responses = engine.run(Respond(round=1, report=report), now_s=1e15 + 1)
-    assert_equal(responses, written(responses, ids), ("round", "report", "is_late", "now_s"))
+    again = written(responses, ids)
+    assert len(again.report.invited) == 0, "the entry of the round has it"
+    again = replace(again, report=replace(again.report, invited=responses.report.invited))
+    assert_equal(responses, again)
     closed = engine.run(CloseRound(round=1, aggregated=opened.cohort[1:3]), 1 / 3, is_timed=True)
-    fields = ("round", "aggregated", "is_discarded", "is_automatic", "duration_s", "now_s")
-    assert_equal(closed, written(closed, ids), fields)
+    assert_equal(closed, written(closed, ids))
 
 
 def test_what_happens_to_clients_survives_exactly():
-    ids = ClientIds(NAMES)
-    some = np.array([0, 2, 5])
-    for event in (Leave(clients=some), Abandon(clients=some)):
-        assert_equal(event, written(event, ids), ("clients",))
-    event = SetAvailability(online=some, offline=np.array([1]))
-    assert_equal(event, written(event, ids), ("online", "offline"))
+    ids, some = ClientIds(NAMES), np.array([0, 2, 5])
     rows = np.array([NUMBERS[:2], NUMBERS[2:4], [np.nan, -1e12]])
-    event = Describe(clients=some, attributes={"features": rows, "samples": rows[:, 0]})
-    again = written(event, ids)
-    assert again.attributes.keys() == event.attributes.keys()
-    for name, values in event.attributes.items():
-        assert np.array_equal(again.attributes[name], values, equal_nan=True)
+    for event in (
+        Leave(clients=some),
+        Abandon(clients=some),
+        SetAvailability(online=some, offline=np.array([1])),
+        Describe(clients=some, attributes={"features": rows, "samples": rows[:, 0]}),
+    ):
+        assert_equal(event, written(event, ids))
 
 
 def test_joining_and_renaming_update_the_ids():
     ids = ClientIds(["ann", "bob"])
     event = event_of({"kind": "joined", "new": ["cem", "dan"], "clients": ["bob"]}, ids)
-    assert_equal(event, Join(n_new=2, clients=np.array([1])), ("n_new", "clients"))
+    assert_equal(event, Join(n_new=2, clients=np.array([1])))
     assert event_of({"kind": "renamed", "client": "bob", "name": "eve"}, ids) is None
     assert ids.names == ["ann", "eve", "cem", "dan"]
     event = event_of({"kind": "forgotten", "clients": ["ann", "dan"]}, ids)
@@ -99,5 +101,3 @@ def test_settings_survive(engine):
     engine.plan = RoundPlan(target_responses=3, over_selection="auto", late="drop", max_wait_s=9.5)
     line = json.dumps(settings_entry(engine), allow_nan=False)
     assert settings_of(json.loads(line)) == (engine.plan, 1)
-    engine.plan = RoundPlan(target_responses=3)
-    assert settings_of(json.loads(json.dumps(settings_entry(engine)))) == (engine.plan, 1)

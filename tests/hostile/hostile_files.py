@@ -1,7 +1,6 @@
 """Saved schedulers that were changed at random, each with a valid checksum."""
 
 import copy
-import hashlib
 import json
 import math
 import struct
@@ -11,11 +10,11 @@ import numpy as np
 
 from bsfl import Observation, Scheduler
 from bsfl._core.state import ROUNDS
-from bsfl.persistence.statefile import DTYPES, MAGIC
+from bsfl.persistence.statefile import DTYPES
 from bsfl.policies import POLICIES
 from every_policy import bsfl_variants, is_forgettable, pace_variants, registered
+from saved_state import PRELUDE, finalised
 
-PRELUDE = struct.Struct("<12sIQ32s")
 DEEP = "a value that is nested ten thousand deep"
 N_DEEP = 10_000
 ODD = [None, True, False, -1, 0, 1, 2, 3, 0.5, -0.5, 10**9, 10**15, 10**18, 2**63, 10**30, 10**400]
@@ -81,12 +80,6 @@ class Content:
         head = json.dumps({**self.header, "arrays": listing})
         head = head.replace(json.dumps(DEEP), "[" * N_DEEP + "]" * N_DEEP).encode()
         return finalised(struct.pack("<Q", len(head)) + head + b"".join(a[3] for a in self.arrays))
-
-
-def finalised(body, version=1):
-    """Return a file with a valid checksum."""
-    digest = hashlib.sha256(struct.pack("<I", version) + body).digest()
-    return PRELUDE.pack(MAGIC, version, len(body), digest) + body
 
 
 def content_of(path):

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_files import content_of, finalised, hostile, originals, response, result
+from hostile_files import content_of, hostile, originals, response, result
 
 from attacks import of_long_form
 from bsfl import BSFL, Scheduler
 from bsfl.errors import InvalidInput, StateFileError
 from every_policy import is_forgettable, registered
+from saved_state import finalised
 
 N_FILES = 8_000
 """Changed files in the attack."""

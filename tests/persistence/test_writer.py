@@ -320,22 +320,16 @@ def test_what_is_written_is_the_moment_of_the_call(tmp_path, monkeypatch):
     assert (tmp_path / "later").read_bytes() == (tmp_path / "now").read_bytes()
 
 
-def test_a_failure_comes_with_the_next_call(tmp_path):
+def test_a_failure_comes_with_the_next_save_which_is_written_all_the_same(tmp_path):
     scheduler = fresh()
-    for n, call in enumerate(
-        (
-            lambda path: scheduler.saved(),
-            lambda path: scheduler.save(path),
-            lambda path: scheduler.save(path, wait=False),
-        )
-    ):
+    for wait in (True, False):
         scheduler.save(tmp_path / "no" / "such" / "folder", wait=False)
         scheduler._files._writer.join()
         with pytest.raises(FileNotFoundError):
-            call(tmp_path / f"fine-{n}")
+            scheduler.save(tmp_path / "s", wait=wait)
         scheduler.saved()
-    for n in (1, 2):
-        assert Scheduler.load(tmp_path / f"fine-{n}").round == 5, "it is written all the same"
+        assert Scheduler.load(tmp_path / "s").round == scheduler.round
+        play(scheduler, 1)
 
 
 def test_saving_at_once_waits_for_what_is_being_written(tmp_path):
@@ -468,18 +462,13 @@ def test_one_write_at_a_time_whatever_threads_put(background):
     for thread in threads:
         thread.join()
     background.wait()
-    assert newest == total
-    assert sum(total.values()) == 200 * len(threads)
-    assert most == [1]
-
-
-def test_no_thread_stays_idle(background):
-    background.put(HERE, lambda: None)
-    background.wait()
     for thread in threading.enumerate():
         if thread.name.startswith("bsfl-save"):
             thread.join(LONG_S)
-            assert not thread.is_alive()
+            assert not thread.is_alive(), "no thread stays idle"
+    assert newest == total
+    assert sum(total.values()) == 200 * len(threads)
+    assert most == [1]
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])

@@ -51,7 +51,19 @@ WRONG_RESPONSES = [*WRONG_NUMBERS, None, True, [1.0], np.array([1.0, 2.0]), Deci
 WRONG_RESPONSES += [SimpleNamespace(latency_s=-1.0), SimpleNamespace(latency_s="x")]
 WRONG_FEATURES = [1e13, HUGE, "x", 1j, [1.0], math.inf, -1e308]
 WRONG_SIZES = [0, -1, 1.5, "2", HUGE, 10**16, math.nan, True, [2], np.array([1, 2])]
-WRONG_OVER_SELECTIONS = [0.5, -1.0, math.nan, math.inf, HUGE, "much", [1.2], True, 1e100, object()]
+WRONG_OVER_SELECTIONS = [
+    0.5,
+    -1.0,
+    math.nan,
+    math.inf,
+    HUGE,
+    "x" * 5000,
+    [1.2],
+    True,
+    1e7,
+    object(),
+]
+WRONG_OVER_SELECTIONS += [np.array([1.2, 2.0])]
 WRONG_TIMES = [math.nan, math.inf, -math.inf, "x", True, HUGE, [1.0], 1j, object()]
 WRONG_ROUNDS = [0, -1, 1.0, True, "1", math.nan, HUGE, [1], object()]
 

@@ -26,21 +26,10 @@ FLOATS += [5e-324, 1e-9, 1e15, 1e30, -0.0]
 WHOLES = [-1, 0, 1, 2, 2**31 - 1, 2**31, 10**9, 10**15, 10**18, 2**63 - 1, -(2**63)]
 SIZES = [0, 1, 2, 3, 7, 100, -1, 10**6, 10**9, 10**18, 10**30, 2**62, 1.5, True, "3", None]
 NUMBERS = [*WHOLES, *SIZES, 1e-9, 1e12, 0.5]
-HEADER = {
-    **dict.fromkeys(["n_rows", "seed", "forget_after", "seq", "max_open_rounds"], NUMBERS),
-    "schema": [1, 2, 3, 0, -1, 10**30, "1", 1.0],
-    "feature_columns": [["a"], ["a", "b"], ["a", "a"], [f"x{k}" for k in range(50)]],
-    "state_keys": [{"index": {"kind": "ucb"}}, {"x": "y"}],
-    "owner": [{"host": "x"}, {"pid": 2**40}, {"host": "", "pid": 1, "start": None}],
-}
-"""Values of the header that could be meant."""
-POSSIBLE_SETTINGS = [1e-9, 1e12, 1e100, 0.0, 1.0, 10**9, 10**15, 2, 1, 40, "loss", "exhaustive"]
-POSSIBLE_SETTINGS += [
-    {"kind": "sliding-window", "window": 10**15},
-    {"kind": "discounted", "gamma": 0.0},
-    {"kind": "lognormal", "optimism": 1e100},
-    {"kind": "min-participation", "share": 1.0},
-]
+SETTINGS = ["loss", "exhaustive", 40, {"kind": "sliding-window", "window": 10**15}]
+SETTINGS += [{"kind": "discounted", "gamma": 0.0}, {"kind": "lognormal", "optimism": 1e100}]
+SETTINGS += [{"kind": "min-participation", "share": 1.0}, "apply", "drop", "/tmp/x.py:rule"]
+COLUMNS = [["a", "b"], ["a", "a"], [f"x{k}" for k in range(50)]]
 
 
 @dataclass
@@ -171,42 +160,26 @@ def result(number):
 # --- changes of the header
 
 
-def header_value(content, dice):
-    key = dice.choice([*content.header, *HEADER, "self", "x"])
-    content.header[key] = dice.choice([*ODD, *HEADER.get(key, [])])
-
-
-def header_possible(content, dice):
-    key = dice.choice(list(HEADER))
-    content.header[key] = dice.choice(HEADER[key])
-
-
-def header_missing(content, dice):
-    del content.header[dice.choice(list(content.header))]
-
-
-def plan(content, dice):
-    plan = content.header["plan"]
-    name = dice.choice([*plan, "cohort_size"])
-    if name == "late":
-        plan[name] = dice.choice(["apply", "drop", "", None, "Apply", 0])
-    elif dice.random() < 0.1:
-        plan.pop(name, None)
+def header(content, dice):
+    """Change, add or remove a value anywhere in the header."""
+    inner, key = content.header, ""
+    while isinstance(inner, dict | list) and inner:
+        tree, keys = inner, list(inner if isinstance(inner, dict) else range(len(inner)))
+        key = dice.choice(keys)
+        inner = tree[key]
+        if dice.random() < 0.5:
+            break
+    if isinstance(tree, dict) and dice.random() < 0.1:
+        tree["x"] = tree.pop(key)
     else:
-        plan[name] = dice.choice([*NUMBERS, *ODD])
+        tree[key] = dice.choice([*ODD, *WHOLES, *SIZES, *SETTINGS, *COLUMNS, 1e-9, 1e12])
 
 
-def setting(content, dice):
-    """Change a setting, also to one that could be meant and may not fit what was learned."""
-    settings = content.header["settings"]
-    key, values = dice.choice([*settings, "x"]), [*ODD, *POSSIBLE_SETTINGS]
-    inner = settings.get(key)
-    if isinstance(inner, dict) and dice.random() < 0.5:
-        inner[dice.choice([*inner, "x"])] = dice.choice(values)
-    elif isinstance(inner, list) and inner and dice.random() < 0.5:
-        inner[dice.randrange(len(inner))] = dice.choice(values)
-    else:
-        settings[key] = dice.choice(values)
+def count(content, dice):
+    """Change a number of the header to one that may be possible."""
+    tree = dice.choice([content.header, content.header["plan"]])
+    numbers = [key for key, value in tree.items() if isinstance(value, int | float)]
+    tree[dice.choice(numbers)] = dice.choice([*WHOLES, *SIZES, 1e-9, 1e12, 0.5])
 
 
 def policy(content, dice):
@@ -281,45 +254,32 @@ def array_bytes(content, dice):
 # --- changes of numbers
 
 
-def somewhere(array, dice):
-    """Return the position of a number in a flat array, or all of it."""
-    return dice.randrange(array.size) if dice.random() < 0.6 else slice(None)
+def possible(kind, dice):
+    """Return numbers of a kind that may be within the limits of an array."""
+    top = dice.choice([1, 9, 10**6, 2**30, 10**15])
+    if kind == "f":
+        top = dice.choice([1e100, 1e50, 1e12, 1e-300, 1.0, 30.0])
+    return [0, top, -top, *(type(top)(dice.random() * top) for _ in range(3))]
 
 
-def value(content, dice):
-    """Change one number, or all of an array, to one that may break something."""
-    i = _any(content, dice)
-    array = content.numbers(i)
-    values = {"f": FLOATS, "b": [True, False], "u": [0, 10, 45, 48, 0x80, 0xFF, 0xED]}
-    number = dice.choice(values.get(array.dtype.kind, WHOLES))
-    if array.dtype.kind == "i":
-        number = min(max(number, np.iinfo(array.dtype).min), np.iinfo(array.dtype).max)
-    array.reshape(-1)[somewhere(array, dice)] = number
-    content.put(i, array)
+BREAKING = {"f": FLOATS, "i": WHOLES, "b": [0, 1], "u": [0, 10, 45, 48, 0x80, 0xFF, 0xED]}
 
 
-def possible_values(content, dice):
-    """Change numbers to others of their kind; most of them are within their limits."""
+def numbers(content, dice):
+    """Change one number of an array, or all of them, in one array or several."""
+    group = dice.choice(["", "", "policy/", "pool/", "task/", "rounds/"])
     for _ in range(dice.choice([1, 1, 2, 5])):
-        name = dice.choice(content.names("policy/", "pool/", "task/"))
+        name = dice.choice(content.names(group))
         array = content.numbers(name)
-        if array.dtype.kind == "f":
-            top = dice.choice([1e100, 1e50, 1e12, 1e-300, 1.0, 30.0])
-            fresh = [dice.choice([0.0, top, dice.random() * top, -top]) for _ in range(array.size)]
-        else:
-            most = np.iinfo(array.dtype).max if array.dtype.kind == "i" else 1
-            top = min(dice.choice([1, 9, 10**6, 2**30, 10**15]), most)
-            fresh = [dice.choice([0, top, dice.randrange(top)]) for _ in range(array.size)]
-        content.put(name, np.array(fresh, array.dtype).reshape(array.shape))
-
-
-def at_limits(content, dice):
-    """Set numbers to their declared limits."""
-    for name in dice.sample(list(content.limits), dice.choice([1, 1, 2, 5])):
-        array, limits = content.numbers(name), content.limits[name]
-        if array.size and limits:
-            array.reshape(-1)[somewhere(array, dice)] = dice.choice(limits)
-            content.put(name, array)
+        kind, limits = array.dtype.kind, content.limits.get(name, [])
+        values = dice.choice([BREAKING[kind], possible(kind, dice), limits, range(-2, 9)])
+        fresh = [dice.choice(values) for _ in range(array.size)]
+        if kind in "iu":
+            info = np.iinfo(array.dtype)
+            fresh = [min(max(number, info.min), info.max) for number in fresh]
+        where = dice.randrange(array.size) if dice.random() < 0.6 else slice(None)
+        array.reshape(-1)[where] = np.array(fresh, array.dtype)[where]
+        content.put(name, array)
 
 
 def old_age(content, dice):
@@ -353,18 +313,6 @@ def ids(content, dice):
             content.put("ids/ids-length", lengths)
 
 
-def rounds(content, dice):
-    """Change rounds: one number, or all that is said of them."""
-    for name in dice.sample(content.names("rounds/"), dice.choice([1, 1, 2, 3])):
-        array = content.numbers(name)
-        if array.size and dice.random() < 0.7:
-            fitting = [*WHOLES, *FLOATS] if array.dtype.kind == "f" else [-2, *WHOLES[:4], 5, 8]
-            array.reshape(-1)[dice.randrange(array.size)] = dice.choice(fitting)
-        elif dice.random() < 0.3:
-            array = np.concatenate([array, array])
-        content.put(name, array)
-
-
 def one_more_round(content, dice):
     """Insert a copy of a round with another number."""
     size = content.numbers("rounds/size")
@@ -381,11 +329,10 @@ def one_more_round(content, dice):
         content.put(name, array)
 
 
-MUTATIONS = [header_value, header_possible, header_missing, plan, setting, policy] * 2
+MUTATIONS = [*[header] * 6, *[count] * 4, policy]
 MUTATIONS += [array_dtype, array_shape, array_size, array_size, no_clients]
-MUTATIONS += [array_name, array_missing, array_twice, array_bytes, array_bytes]
-MUTATIONS += [value, possible_values, at_limits, rounds] * 3
-MUTATIONS += [value, old_age, last_round, ids, one_more_round]
+MUTATIONS += [array_name, array_missing, array_twice, array_bytes]
+MUTATIONS += [*[numbers] * 12, old_age, last_round, ids, one_more_round]
 
 
 def hostile(content, dice):

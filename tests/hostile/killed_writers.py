@@ -13,7 +13,6 @@ import warnings
 from pathlib import Path
 
 from bsfl import Scheduler
-from bsfl.errors import FileInUse
 
 LONGEST_S = 7_200
 """Seconds after which it hangs, far more than any machine needs."""
@@ -102,46 +101,7 @@ def kill(folder, n_kills, seed, *, wait):
     assert not temporaries(folder), "a temporary file survived the next save"
 
 
-def save_as_one_of_two(path, n_saves, number):
-    """Return work that saves what another process saves as well; counts what becomes of it."""
-
-    def work(pipe):
-        scheduler = fresh(number)
-        for _ in range(n_saves):
-            play(scheduler)
-            try:
-                scheduler.save(path)
-                os.write(pipe, b"s")
-            except FileInUse:
-                os.write(pipe, b"f")
-                scheduler = Scheduler.load(path)
-
-    return work
-
-
-def compete(folder, n_saves):
-    """Let two processes save one file; every load succeeds, and each save of both is counted."""
-    path = folder / "s.bsfl"
-    fresh().save(path)
-    children = [forked(save_as_one_of_two(path, n_saves, number)) for number in (1, 2)]
-    running = {child for child, _ in children}
-    while running:
-        Scheduler.load(path)
-        for child in list(running):
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                assert status == 0
-                running.discard(child)
-    outcomes = [os.read(reading, 1_000_000) for _, reading in children]
-    assert [len(one) for one in outcomes] == [n_saves, n_saves]
-    assert b"f" in b"".join(outcomes), "none of the two noticed the other"
-    assert not temporaries(folder)
-
-
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(LONGEST_S, exit=True)
     what, place, count, start = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    if what == "compete":
-        compete(place, count)
-    else:
-        kill(place, count, start, wait=what == "kill")
+    kill(place, count, start, wait=what == "kill")

@@ -1,10 +1,9 @@
-"""Clients that come once are forgotten, and unresponsive ones are not waited for without end."""
+"""Clients that come once are forgotten, and the scheduler does not grow."""
 
 import pytest
 
 from attacks import of_long_form
 from bsfl import BSFL, Lognormal, Oort, Pace, Scheduler
-from bsfl._core.rounds import Rounds
 from bsfl.types import Observation
 
 REGULARS = [f"regular-{k}" for k in range(50)]
@@ -44,30 +43,3 @@ def test_a_few_clients_that_come_once_are_forgotten(policy, fast_folder):
 @pytest.mark.attack
 def test_a_million_clients_that_come_once_are_forgotten(fast_folder):
     pass_by(Pace(), of_long_form(1_000_000), 1_000, fast_folder)
-
-
-def check_unresponsive(n_invitations, n_each, folder):
-    """Invite clients that never respond, and load what is still waited for."""
-    scheduler, most = Scheduler(cohort_size=n_each), Rounds.MAX_PENDING
-    scheduler.join(range(3 * n_each))
-    rounds = scheduler._engine.rounds
-    for _ in range(n_invitations // n_each):
-        scheduler.select()
-        assert rounds.n_pending <= most
-    assert most - n_each < rounds.n_pending
-    assert len(rounds) <= rounds.n_pending
-    scheduler.save(folder / "s.bsfl")
-    loaded = Scheduler.load(folder / "s.bsfl")
-    assert sorted(loaded.in_flight) == sorted(scheduler.in_flight)
-    assert loaded.select() == scheduler.select()
-    loaded.observe(dict.fromkeys(loaded.in_flight, 1.0), strict=True)
-
-
-def test_a_few_unresponsive_clients_are_not_waited_for(fast_folder, monkeypatch):
-    monkeypatch.setattr(Rounds, "MAX_PENDING", 200)
-    check_unresponsive(900, 10, fast_folder)
-
-
-@pytest.mark.attack
-def test_many_unresponsive_clients_are_not_waited_for(fast_folder):
-    check_unresponsive(250_000, 100, fast_folder)

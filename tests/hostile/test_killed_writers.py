@@ -26,13 +26,13 @@ def run(what, folder, count, seed=1):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("what", ["kill", "background", "compete"])
+@pytest.mark.parametrize("what", ["kill", "background"])
 def test_a_few_killed_writers_leave_whole_files(what, fast_folder):
     run(what, fast_folder, 8)
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize(("what", "n"), [("kill", 500), ("background", 300), ("compete", 300)])
+@pytest.mark.parametrize(("what", "n"), [("kill", 500), ("background", 300)])
 def test_many_killed_writers_leave_whole_files(what, n, fast_folder):
     run(what, fast_folder, of_long_form(n), seed=2)
 

@@ -146,15 +146,25 @@ def test_a_file_of_a_process_that_ended_is_replaced(path, is_waited_for):
 
 
 @needs_proc
-def test_other_hosts_this_process_and_numbers_that_were_used_again_are_no_owners(
-    living, monkeypatch
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"pid": pid} for pid in (0, -1, 2**70, "1", None, os.getpid())),
+        *({"start": start} for start in (1, "yesterday", 10**30)),
+        *({"host": host} for host in ("elsewhere", "", 5, "x" * 10_000)),
+    ],
+)
+@pytest.mark.parametrize("has_start", [True, False])
+def test_owners_that_ended_or_that_no_writer_writes_are_ignored(
+    changed, has_start, living, monkeypatch
 ):
-    start = writer._process_start(living)
+    signals = []
+    monkeypatch.setattr(os, "kill", lambda pid, signal: signals.append((pid, signal)))
+    start = writer._process_start(living) if has_start else None
     owner = owner_entry(pid=living, start=start)
     assert other_writer({"owner": owner}) == shown(living)
-    for changed in ({"start": start + 1}, {"pid": os.getpid()}, {"host": "elsewhere"}):
-        assert other_writer({"owner": owner | changed}) is None
-    assert other_writer({"owner": owner_entry(start=0)}) is None, "a container starts as 1 again"
+    assert other_writer({"owner": owner | changed}) is None
+    assert set(signals) <= {(living, 0)}, "no other process is looked for, least of all 0 and -1"
     monkeypatch.setattr(platform, "node", lambda: "")
     assert other_writer({"owner": owner | {"host": ""}}) is None
 
@@ -173,24 +183,6 @@ def test_other_files_and_damaged_headers_have_no_owner(path, content):
     path.write_bytes(content)
     assert other_writer(path) is None
     StateFiles().write(path, {}, {})
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        *({"pid": pid} for pid in (0, -1, 2**70, "1", None)),
-        *({"start": start} for start in ("yesterday", 10**30)),
-        *({"host": host} for host in (5, "x" * 10_000)),
-    ],
-)
-def test_owners_that_no_writer_writes_are_ignored(changed, living, monkeypatch):
-    signals = []
-    monkeypatch.setattr(os, "kill", lambda pid, signal: signals.append((pid, signal)))
-    running = {"pid": living, "start": None}
-    if os.name == "posix":
-        assert other_writer({"owner": owner_entry(**running)}) is not None
-    assert other_writer({"owner": owner_entry(**(running | changed))}) is None
-    assert set(signals) <= {(living, 0)}, "no other process is looked for, least of all 0 and -1"
 
 
 @needs_proc
@@ -507,20 +499,6 @@ def test_a_forked_process_starts_with_nothing_to_write(background, busy, is_lock
     with pytest.raises(OSError, match="an error of the parent"):
         background.wait()
     assert written == ["by the parent"]
-
-
-def test_without_a_thread_the_caller_writes(background, busy, monkeypatch):
-    """As at the end of a program, or where no more threads can be started."""
-    done = []
-    background.put(HERE, lambda: done.append("waits"))
-
-    def submit(*args):
-        busy()
-        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-
-    monkeypatch.setattr(writer.ThreadPoolExecutor, "submit", submit)
-    background.put(HERE / "other", lambda: done.append(threading.current_thread().name))
-    assert done == ["waits", threading.current_thread().name]
 
 
 def run(program, *args):

@@ -92,7 +92,7 @@ def new_client():
 class Model:
     """The state of one Scheduler, made with the same settings.
 
-    `calls` collects what a policy is to be told, by dense index; `records` what callbacks get when
+    `calls` collects what a policy is to be called with, by dense index; `records` what callbacks get when
     a round closes. The tests that compare them empty them.
     """
 

@@ -68,7 +68,7 @@ WRONG_TIMES = [math.nan, math.inf, -math.inf, "x", True, HUGE, [1.0], 1j, object
 WRONG_ROUNDS = [0, -1, 1.0, True, "1", math.nan, HUGE, [1], object()]
 
 
-# --- what policies and callbacks are told ---------------------------------------------------------
+# --- what a scheduler shows ------------------------------------------------------------------------
 
 CALLS = []
 """What the policy was called with since the last step."""
@@ -81,7 +81,7 @@ def keep_record(record):
 
 
 class Spy(PolicyWrapper):
-    """A policy that notes what it is told."""
+    """A policy that notes what it is called with."""
 
     def __repr__(self):
         return f"Spy({self.policy!r})"
@@ -235,7 +235,7 @@ class Life:
             self.agree()
 
     def agree(self):
-        """Check what the scheduler shows, and what callbacks and the policy were told."""
+        """Check what the scheduler shows, and what callbacks and the policy were called with."""
         agree(shown(self.scheduler), self.model.shown(), "scheduler")
         agree(RECORDS, self.model.records, "callbacks")
         if self.is_spied:

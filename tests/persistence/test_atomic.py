@@ -33,6 +33,15 @@ def test_mode_stays_and_a_new_file_gets_the_usual_one(mode, tmp_path):
     assert (tmp_path / "fresh").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="root gives files away")
+def test_the_owner_stays(tmp_path):
+    (tmp_path / "s").write_bytes(b"old")
+    os.chown(tmp_path / "s", 65534, 65533)
+    replace_file(tmp_path / "s", b"new")
+    status = (tmp_path / "s").stat()
+    assert (status.st_uid, status.st_gid) == (65534, 65533)
+
+
 @needs_posix
 def test_a_link_is_followed_within_its_folder_only(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"

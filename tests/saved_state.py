@@ -1,10 +1,15 @@
-"""Everything that a scheduler would save, to compare before and after a call."""
+"""Everything that a scheduler would save, to compare before and after a call; files by hand."""
 
+import hashlib
 import json
+import struct
 
 import numpy as np
 
 from bsfl.persistence import snapshot
+from bsfl.persistence.statefile import MAGIC
+
+PRELUDE = struct.Struct("<12sIQ32s")
 
 
 def saved_state(scheduler):
@@ -18,14 +23,14 @@ def saved_state(scheduler):
 
 def differences(one, other):
     """Return the names of what differs between two such states."""
-    (header, arrays, ids, pending), (other_header, other_arrays, other_ids, other_pending) = (
-        one,
-        other,
+    one, other = (
+        {"header": header, "ids": ids, "in flight": pending, **arrays}
+        for header, arrays, ids, pending in (one, other)
     )
-    named = {
-        "header": (header, other_header),
-        "ids": (ids, other_ids),
-        "in flight": (pending, other_pending),
-    }
-    named |= {n: (arrays.get(n), other_arrays.get(n)) for n in arrays.keys() | other_arrays.keys()}
-    return sorted(name for name, (a, b) in named.items() if a != b)
+    return sorted(name for name in one.keys() | other if one.get(name) != other.get(name))
+
+
+def finalised(body, version=1):
+    """Return a state file with a valid checksum."""
+    digest = hashlib.sha256(struct.pack("<I", version) + body).digest()
+    return PRELUDE.pack(MAGIC, version, len(body), digest) + body

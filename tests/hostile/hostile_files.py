@@ -1,21 +1,20 @@
 """Saved schedulers that were changed at random, each with a valid checksum."""
 
 import copy
-import hashlib
 import json
 import math
 import struct
 from dataclasses import dataclass, field, fields, is_dataclass
 
 import numpy as np
-from every_policy import bsfl_variants, is_forgettable, pace_variants, registered
 
 from bsfl import Observation, Scheduler
 from bsfl._core.state import ROUNDS
-from bsfl.persistence.statefile import DTYPES, MAGIC
+from bsfl.persistence.statefile import DTYPES
 from bsfl.policies import POLICIES
+from every_policy import bsfl_variants, is_forgettable, pace_variants, registered
+from saved_state import PRELUDE, finalised
 
-PRELUDE = struct.Struct("<12sIQ32s")
 DEEP = "a value that is nested ten thousand deep"
 N_DEEP = 10_000
 ODD = [None, True, False, -1, 0, 1, 2, 3, 0.5, -0.5, 10**9, 10**15, 10**18, 2**63, 10**30, 10**400]
@@ -26,7 +25,11 @@ FLOATS = [math.nan, math.inf, -math.inf, -1.0, 0.0, 1.0, 1e308, -1e308, 1e100, -
 FLOATS += [5e-324, 1e-9, 1e15, 1e30, -0.0]
 WHOLES = [-1, 0, 1, 2, 2**31 - 1, 2**31, 10**9, 10**15, 10**18, 2**63 - 1, -(2**63)]
 SIZES = [0, 1, 2, 3, 7, 100, -1, 10**6, 10**9, 10**18, 10**30, 2**62, 1.5, True, "3", None]
-COUNTS = ("n_rows", "seed", "forget_after", "seq", "max_open_rounds")
+NUMBERS = [*WHOLES, *SIZES, 1e-9, 1e12, 0.5]
+SETTINGS = ["loss", "exhaustive", 40, {"kind": "sliding-window", "window": 10**15}]
+SETTINGS += [{"kind": "discounted", "gamma": 0.0}, {"kind": "lognormal", "optimism": 1e100}]
+SETTINGS += [{"kind": "min-participation", "share": 1.0}, "apply", "drop", "/tmp/x.py:rule"]
+COLUMNS = [["a", "b"], ["a", "a"], [f"x{k}" for k in range(50)]]
 
 
 @dataclass
@@ -41,17 +44,21 @@ class Content:
     arrays: list
     limits: dict = field(default_factory=dict)
 
+    def names(self, *prefixes):
+        """Return the names of the arrays that begin with a prefix."""
+        names = [array[0] for array in self.arrays]
+        return [name for name in names if isinstance(name, str) and name.startswith(prefixes)]
+
     def numbers(self, i):
         """Return a copy of an array that can be changed; i is its position or its name."""
         _, dtype, shape, raw = self.arrays[self.position(i)]
         return np.frombuffer(raw, np.dtype(dtype)).reshape(shape).copy()
 
-    def put(self, i, array, shape=None):
-        """Store an array, which may claim another shape."""
+    def put(self, i, array):
+        """Store an array."""
         array = np.ascontiguousarray(array).reshape(np.shape(array))
         i = self.position(i)
-        claimed = list(array.shape) if shape is None else shape
-        self.arrays[i] = [self.arrays[i][0], array.dtype.str, claimed, array.tobytes()]
+        self.arrays[i] = [self.arrays[i][0], array.dtype.str, list(array.shape), array.tobytes()]
 
     def position(self, i):
         """Return the position of an array that is given by position or name."""
@@ -62,12 +69,6 @@ class Content:
         head = json.dumps({**self.header, "arrays": listing})
         head = head.replace(json.dumps(DEEP), "[" * N_DEEP + "]" * N_DEEP).encode()
         return finalised(struct.pack("<Q", len(head)) + head + b"".join(a[3] for a in self.arrays))
-
-
-def finalised(body, version=1):
-    """Return a file with a valid checksum."""
-    digest = hashlib.sha256(struct.pack("<I", version) + body).digest()
-    return PRELUDE.pack(MAGIC, version, len(body), digest) + body
 
 
 def content_of(path):
@@ -119,11 +120,13 @@ def originals(folder, seed=0):
             scheduler.offline(scheduler.clients[:3])
         path = folder / f"original-{number}.bsfl"
         scheduler.save(path)
-        content = content_of(path)
-        engine = scheduler._engine
-        for name in ("pool", "task", "policy_state"):
-            prefix = name.removesuffix("_state")
-            content.limits |= limits_of(getattr(engine, name), f"{prefix}/", scheduler.round)
+        content, engine = content_of(path), scheduler._engine
+        for prefix, state in (
+            ("pool/", engine.pool),
+            ("task/", engine.task),
+            ("policy/", engine.policy_state),
+        ):
+            content.limits |= limits_of(state, prefix, scheduler.round)
         found.append(content)
     return found
 
@@ -131,9 +134,7 @@ def originals(folder, seed=0):
 def limits_of(state, prefix, last_round):
     """Return the declared limits of the leaves of a state by the names of their arrays."""
     limits = {}
-    if state is None:  # a policy that learns nothing
-        return limits
-    for one in fields(state):
+    for one in fields(state) if state is not None else ():
         value = getattr(state, one.name)
         if is_dataclass(value):
             limits |= limits_of(value, f"{prefix}{one.name}.", last_round)
@@ -159,69 +160,26 @@ def result(number):
 # --- changes of the header
 
 
-def header_value(content, dice):
-    content.header[dice.choice(list(content.header))] = dice.choice(ODD)
-
-
-def header_count(content, dice):
-    content.header[dice.choice(COUNTS)] = dice.choice([*WHOLES, *SIZES, 1e-9, 1e12, 0.5])
-
-
-def header_missing(content, dice):
-    del content.header[dice.choice(list(content.header))]
-
-
-def header_extra(content, dice):
-    content.header[dice.choice(["n_members", "self", "kind", "", "x"])] = dice.choice(ODD)
-
-
-def schema(content, dice):
-    content.header["schema"] = dice.choice([1, 2, 3, 0, -1, 10**30, "1", None, 1.0, True])
-
-
-def plan(content, dice):
-    plan = content.header["plan"]
-    name = dice.choice([*plan, "cohort_size"])
-    if name == "late":
-        plan[name] = dice.choice(["apply", "drop", "", None, "Apply", 0])
-    elif dice.random() < 0.1:
-        plan.pop(name, None)
+def header(content, dice):
+    """Change, add or remove a value anywhere in the header."""
+    inner, key = content.header, ""
+    while isinstance(inner, dict | list) and inner:
+        tree, keys = inner, list(inner if isinstance(inner, dict) else range(len(inner)))
+        key = dice.choice(keys)
+        inner = tree[key]
+        if dice.random() < 0.5:
+            break
+    if isinstance(tree, dict) and dice.random() < 0.1:
+        tree["x"] = tree.pop(key)
     else:
-        plan[name] = dice.choice([*WHOLES, *SIZES, *ODD, 1e-9, 1e12, 0.5])
+        tree[key] = dice.choice([*ODD, *WHOLES, *SIZES, *SETTINGS, *COLUMNS, 1e-9, 1e12])
 
 
-def feature_columns(content, dice):
-    n = dice.choice([0, 1, 2, 3, 50])
-    content.header["feature_columns"] = dice.choice([*ODD, ["a"] * n, [f"x{k}" for k in range(n)]])
-
-
-def setting(content, dice):
-    settings = content.header["settings"]
-    if not settings:
-        content.header["settings"] = {dice.choice(["x", "tau_max", "self"]): dice.choice(ODD)}
-        return
-    key = dice.choice(list(settings))
-    inner = settings[key]
-    if isinstance(inner, dict) and dice.random() < 0.7:
-        inner[dice.choice([*inner, "x"])] = dice.choice(ODD)
-    elif isinstance(inner, list) and inner and dice.random() < 0.7:
-        inner[dice.randrange(len(inner))] = dice.choice(ODD)
-    else:
-        settings[key] = dice.choice(ODD)
-
-
-def setting_by_kind(content, dice):
-    """Change a setting to one that could be meant, and may not fit what was learned."""
-    settings = content.header["settings"]
-    if settings:
-        key = dice.choice(list(settings))
-        limits = [1e-9, 1e12, 1e100, 0.0, 1.0, 10**9, 10**15, 2, 1, 40, "loss", "exhaustive"]
-        kinds = [{"kind": "sliding-window", "window": 10**15}, {"kind": "discounted", "gamma": 0.0}]
-        kinds += [
-            {"kind": "lognormal", "optimism": 1e100},
-            {"kind": "min-participation", "share": 1.0},
-        ]
-        settings[key] = dice.choice(limits + kinds)
+def count(content, dice):
+    """Change a number of the header to one that may be possible."""
+    tree = dice.choice([content.header, content.header["plan"]])
+    numbers = [key for key, value in tree.items() if isinstance(value, int | float)]
+    tree[dice.choice(numbers)] = dice.choice([*WHOLES, *SIZES, 1e-9, 1e12, 0.5])
 
 
 def policy(content, dice):
@@ -232,17 +190,7 @@ def policy(content, dice):
         content.header["settings"] = {k: np.asarray(v).tolist() for k, v in example.items()}
 
 
-def state_keys(content, dice):
-    content.header["state_keys"] = dice.choice([*ODD, {"index": {"kind": "ucb"}}, {"x": "y"}])
-
-
-def owner(content, dice):
-    content.header["owner"] = dice.choice(
-        [*ODD, {"host": "x"}, {"pid": 2**40}, {"host": "", "pid": 1, "start": None}]
-    )
-
-
-# --- changes of arrays
+# --- changes of what is said of arrays
 
 
 def _any(content, dice):
@@ -260,65 +208,34 @@ def array_dtype(content, dice):
 
 
 def array_shape(content, dice):
-    i = _any(content, dice)
-    shape = content.arrays[i][2]
-    content.arrays[i][2] = dice.choice(
-        [
-            [*shape, 1],
-            [1, *shape],
-            [*shape, 0],
-            [0, 10**30],
-            [0, 10**9],
-            [0] * 40,
-            [1] * 70,
-            [dice.choice(SIZES) for _ in shape],
-            [math.prod(shape)],
-            [],
-            "12",
-            None,
-        ]
-    )
+    array = dice.choice(content.arrays)
+    shape = array[2]
+    shapes = [[*shape, 1], [1, *shape], [*shape, 0], [0, 10**30], [0, 10**9], [0] * 40, [1] * 70]
+    shapes += [[dice.choice(SIZES) for _ in shape], [math.prod(shape)], [], "12", None]
+    array[2] = dice.choice(shapes)
 
 
-def array_length(content, dice):
+def array_size(content, dice):
     """Make an array longer or shorter, and claim so."""
     i = _any(content, dice)
-    array = content.numbers(i)
-    if array.ndim:
-        n = dice.choice([0, 1, max(len(array) - 1, 0), len(array) + 1, 2 * len(array) + 3, 1000])
-        content.put(i, np.resize(array, (n, *array.shape[1:])))
-    else:
-        content.put(i, np.resize(array, 3))
-
-
-def array_wider(content, dice):
-    i = _any(content, dice)
-    array = content.numbers(i)
-    if array.ndim == 2:
-        content.put(i, np.resize(array, (len(array), dice.choice([0, 1, 2, 3, 4, 50]))))
-
-
-def wide_and_empty(content, dice):
-    """Claim that no client has very many features."""
-    shape = [dice.choice([0, content.header.get("n_rows", 0)]), dice.choice(SIZES)]
-    content.put("pool/features", np.zeros(0), shape)
+    shape = list(content.numbers(i).shape) or [1]
+    k = dice.randrange(len(shape))
+    n = shape[k]
+    shape[k] = dice.choice([0, 1, max(n - 1, 0), n + 1, 2 * n + 3, 50])
+    content.put(i, np.resize(content.numbers(i), shape))
 
 
 def no_clients(content, dice):
     """Claim that there are no clients, or that nothing is known of them."""
     content.header["n_rows"] = 0
-    for i, (name, *_) in enumerate(content.arrays):
-        if name.startswith("policy/") and content.numbers(i).ndim:
-            content.put(i, content.numbers(i)[:0])
-        if name.startswith("rounds/") and dice.random() < 0.8:
-            content.put(i, content.numbers(i)[:0])
+    for name in content.names("policy/", "rounds/"):
+        if content.numbers(name).ndim and dice.random() < 0.9:
+            content.put(name, content.numbers(name)[:0])
 
 
 def array_name(content, dice):
-    i = _any(content, dice)
-    names = [a[0] for a in content.arrays]
-    new = [*names, "", "x", None, 5, [], "policy/" + "x" * 9000, "policy/moments", "ids/ids", "\n"]
-    content.arrays[i][0] = dice.choice(new)
+    names = [*content.names(""), "", "x", None, 5, [], "policy/" + "x" * 9000, "ids/ids", "\n"]
+    dice.choice(content.arrays)[0] = dice.choice(names)
 
 
 def array_missing(content, dice):
@@ -329,62 +246,50 @@ def array_twice(content, dice):
     content.arrays.insert(_any(content, dice), list(content.arrays[_any(content, dice)]))
 
 
-def value(content, dice):
-    """Change one number, or all of an array, to one that may break something."""
-    i = _any(content, dice)
-    array = content.numbers(i)
-    if array.size == 0:
-        return
-    where = dice.randrange(array.size) if dice.random() < 0.6 else slice(None)
-    kind = array.dtype.kind
+def array_bytes(content, dice):
+    last = content.arrays[-1]
+    last[3] = dice.choice([last[3] + b"\0", last[3] + bytes(1000), last[3][:-1], last[3][:-8]])
+
+
+# --- changes of numbers
+
+
+def possible(kind, dice):
+    """Return numbers of a kind that may be within the limits of an array."""
+    top = dice.choice([1, 9, 10**6, 2**30, 10**15])
     if kind == "f":
-        array.reshape(-1)[where] = dice.choice(FLOATS)
-    elif kind == "b":
-        array.reshape(-1)[where] = dice.choice([True, False])
-    elif kind == "u":
-        array.reshape(-1)[where] = dice.choice([0, 10, 45, 48, 0x80, 0xFF, 0xED])
-    else:
-        info = np.iinfo(array.dtype)
-        array.reshape(-1)[where] = min(max(dice.choice(WHOLES), info.min), info.max)
-    content.put(i, array)
+        top = dice.choice([1e100, 1e50, 1e12, 1e-300, 1.0, 30.0])
+    return [0, top, -top, *(type(top)(dice.random() * top) for _ in range(3))]
 
 
-def possible_values(content, dice):
-    """Change numbers to others of their kind; most of them are within their limits."""
-    states = ("policy/", "pool/", "task/")
-    learned = [i for i, a in enumerate(content.arrays) if a[0].startswith(states)]
+BREAKING = {"f": FLOATS, "i": WHOLES, "b": [0, 1], "u": [0, 10, 45, 48, 0x80, 0xFF, 0xED]}
+
+
+def numbers(content, dice):
+    """Change one number of an array, or all of them, in one array or several."""
+    group = dice.choice(["", "", "policy/", "pool/", "task/", "rounds/"])
     for _ in range(dice.choice([1, 1, 2, 5])):
-        i = dice.choice(learned or [0])
-        array = content.numbers(i)
-        if array.dtype.kind == "f":
-            top = dice.choice([1e100, 1e50, 1e12, 1e-300, 1.0, 30.0])
-            fresh = [dice.choice([0.0, top, dice.random() * top, -top]) for _ in range(array.size)]
-        elif array.dtype.kind == "i":
-            top = min(dice.choice([1, 9, 10**6, 2**30, 10**15]), np.iinfo(array.dtype).max)
-            fresh = [dice.choice([0, top, dice.randrange(top)]) for _ in range(array.size)]
-        else:
-            fresh = [dice.choice([0, 1]) for _ in range(array.size)]
-        content.put(i, np.array(fresh, array.dtype).reshape(array.shape))
-
-
-def at_limits(content, dice):
-    """Set numbers to their declared limits."""
-    for name in dice.sample(list(content.limits), dice.choice([1, 1, 2, 5])):
-        array, limits = content.numbers(name), content.limits[name]
-        if array.size and limits:
-            where = dice.randrange(array.size) if dice.random() < 0.4 else slice(None)
-            array.reshape(-1)[where] = dice.choice(limits)
-            content.put(name, array)
+        name = dice.choice(content.names(group))
+        array = content.numbers(name)
+        kind, limits = array.dtype.kind, content.limits.get(name, [])
+        values = dice.choice([BREAKING[kind], possible(kind, dice), limits, range(-2, 9)])
+        fresh = [dice.choice(values) for _ in range(array.size)]
+        if kind in "iu":
+            info = np.iinfo(array.dtype)
+            fresh = [min(max(number, info.min), info.max) for number in fresh]
+        where = dice.randrange(array.size) if dice.random() < 0.6 else slice(None)
+        array.reshape(-1)[where] = np.array(fresh, array.dtype)[where]
+        content.put(name, array)
 
 
 def old_age(content, dice):
     """Claim that very much was counted, everywhere alike."""
     n = dice.choice([1, 1000, 2**30, 2**31 - 1, 10**15])
-    for i, (name, *_) in enumerate(content.arrays):
-        array = content.numbers(i)
-        if array.dtype.kind == "i" and name.startswith(("policy/", "pool/", "task/")):
+    for name in content.names("policy/", "pool/", "task/"):
+        array = content.numbers(name)
+        if array.dtype.kind == "i":
             grown = np.minimum(array.astype(np.int64) * n, np.iinfo(array.dtype).max)
-            content.put(i, grown.astype(array.dtype))
+            content.put(name, grown.astype(array.dtype))
 
 
 def last_round(content, dice):
@@ -395,82 +300,39 @@ def last_round(content, dice):
 
 
 def ids(content, dice):
-    for i, (name, *_) in enumerate(content.arrays):
-        array = content.numbers(i)
-        if name in ("ids/ids", "ids/ids-length") and len(array):
+    for name in content.names("ids/"):
+        array = content.numbers(name)
+        if name in ("ids/ids", "ids/ids-length"):
             array[dice.randrange(len(array))] = dice.choice([*array.tolist(), *WHOLES, 1001])
-            content.put(i, array)
-        elif name in ("ids/ids-text", "ids/ids-number") and dice.random() < 0.7:
+            content.put(name, array)
+        elif dice.random() < 0.7:
             longer = dice.choice([b"", b"\xff", b"9" * 5000, b" 5", b"1_0", "é".encode(), b"-"])
-            content.put(i, np.frombuffer(array.tobytes() + longer, np.uint8))
+            content.put(name, np.frombuffer(array.tobytes() + longer, np.uint8))
             lengths = content.numbers("ids/ids-length")
-            if len(lengths):
-                lengths[-1] += len(longer)
-                content.put("ids/ids-length", lengths)
-
-
-def rounds(content, dice):
-    """Change rounds: one number, all of a row, or one more round."""
-    of_rounds = [i for i, (name, *_) in enumerate(content.arrays) if name.startswith("rounds/")]
-    for i in dice.sample(of_rounds, dice.choice([1, 1, 2, 3])):
-        array = content.numbers(i)
-        if array.size and dice.random() < 0.7:
-            fitting = [*WHOLES, *FLOATS] if array.dtype.kind == "f" else [-2, *WHOLES[:4], 5, 8]
-            array.reshape(-1)[dice.randrange(array.size)] = dice.choice(fitting)
-        elif dice.random() < 0.3:
-            array = np.concatenate([array, array])
-        content.put(i, array)
+            lengths[-1] += len(longer)
+            content.put("ids/ids-length", lengths)
 
 
 def one_more_round(content, dice):
     """Insert a copy of a round with another number."""
-    n_rounds = len(content.numbers("rounds/size"))
-    if not n_rounds:
-        return
-    k, ends = dice.randrange(n_rounds), np.cumsum(content.numbers("rounds/size"))
-    start, stop = (ends[k] - content.numbers("rounds/size")[k]), ends[k]
-    n_clients = int(ends[-1])
-    for i, (name, *_) in enumerate(content.arrays):
-        array = content.numbers(i)
-        if not name.startswith("rounds/"):
-            continue
-        if len(array) == n_rounds and name not in ("rounds/cohort",):
+    size = content.numbers("rounds/size")
+    k, ends = dice.randrange(len(size)), np.cumsum(size)
+    start, stop = ends[k] - size[k], ends[k]
+    for name in content.names("rounds/"):
+        array = content.numbers(name)
+        if len(array) == len(size) and name != "rounds/cohort":
             array = np.insert(array, k, array[k])
-            if name == "rounds/number":
-                array[k] -= dice.choice([0, 1, 1, 1])
-        elif len(array) == n_clients:
+        elif len(array) == ends[-1]:
             array = np.insert(array, start, array[start:stop])
-        content.put(i, array)
+        if name == "rounds/number":
+            array[k] -= dice.choice([0, 1, 1, 1])
+        content.put(name, array)
 
 
-def bytes_left(content, dice):
-    content.arrays[-1][3] += b"\0" * dice.choice([1, 8, 1000])
-
-
-def bytes_missing(content, dice):
-    content.arrays[-1][3] = content.arrays[-1][3][: -dice.choice([1, 8])]
-
-
-MUTATIONS = (
-    *(header_value, header_count, header_count, header_missing, header_extra, schema, plan, plan),
-    *(feature_columns, setting, setting_by_kind, policy, state_keys, owner),
-    *(array_dtype, array_shape, array_length, array_wider, wide_and_empty, no_clients),
-    *(array_name, array_missing, array_twice, value, value, value, value, possible_values),
-    *(
-        possible_values,
-        possible_values,
-        at_limits,
-        at_limits,
-        at_limits,
-        old_age,
-        last_round,
-        ids,
-        rounds,
-        rounds,
-        rounds,
-    ),
-    *(one_more_round, bytes_left, bytes_missing),
-)
+MUTATIONS = [*[header] * 6, *[count] * 4, policy]
+MUTATIONS += [array_dtype, array_shape, array_size, array_size, no_clients]
+MUTATIONS += [array_name, array_missing, array_twice, array_bytes]
+MUTATIONS += [*[numbers] * 12, old_age, last_round, ids, one_more_round]
 
 
 def hostile(content, dice):

@@ -3,18 +3,7 @@
 import numpy as np
 import pytest
 
-from bsfl import (
-    BSFL,
-    Discounted,
-    Genie,
-    Observation,
-    Pace,
-    RoundPlan,
-    Scheduler,
-    TiFL,
-    UCBIndex,
-    UniformRandom,
-)
+from bsfl import BSFL, Genie, Observation, Pace, RoundPlan, Scheduler, UCBIndex, UniformRandom
 from bsfl.errors import InvalidInput, StateFileError
 from bsfl.policies import POLICIES
 from saved_state import saved_state
@@ -24,13 +13,9 @@ IDS = [f"phone-{i}" for i in range(12)]
 
 def run(scheduler, rounds):
     """Run rounds in which phone-i takes i + 1 seconds; phone-11 never responds."""
-    cohorts = []
     for _ in range(rounds):
         cohort = scheduler.select()
-        cohorts.append(list(cohort))
-        responses = {c: observed(c) for c in cohort}
-        scheduler.observe(responses, round=cohort)
-    return cohorts
+        scheduler.observe({c: observed(c) for c in cohort}, round=cohort)
 
 
 def observed(client):
@@ -64,37 +49,20 @@ def test_a_file_is_loaded_with_other_settings(tmp_path):
         Scheduler.load(tmp_path / "s", over_selection=0.5)
 
 
-def test_settings_assigned_in_a_round_count_from_the_next_round_on():
-    scheduler = some_rounds_old(max_open_rounds=2)
-    cohort = scheduler.select()
-    scheduler.cohort_size = 1
-    scheduler.observe(dict.fromkeys(cohort[:1], 1.0))
-    assert [one.round for one in scheduler.pending()] == [cohort.round], "it still needs three"
-    assert len(scheduler.select()) == 1
-
-
-def test_a_lower_limit_of_open_rounds_closes_the_oldest_with_the_next_select():
-    closed = []
-    scheduler = Scheduler(UniformRandom(), cohort_size=2, max_open_rounds=4, on_round=closed.append)
-    scheduler.join(IDS)
-    for _ in range(4):
-        scheduler.select()
-    scheduler.max_open_rounds = 2
-    assert len(scheduler.pending()) == 4
-    scheduler.select()
-    assert [one.round for one in scheduler.pending()] == [4, 5]
-    assert [record.round for record in closed] == [1, 2, 3]
-
-
 def test_from_pace_to_bsfl_keeps_what_is_known(tmp_path):
     scheduler = some_rounds_old(Pace())
-    assert all(row["invitations"] for row in scheduler.table())
+    rows = scheduler.table()
+    assert all(row["invitations"] for row in rows)
     scheduler.save(tmp_path / "s")
-    by_speed = BSFL(alpha=0.0, index=UCBIndex(confidence_width="none"))
+    by_speed = BSFL(alpha=0.0, tau_min=1.0, index=UCBIndex(confidence_width="none"))
     changed = Scheduler.load(tmp_path / "s", policy=by_speed, cohort_size=4, clock=lambda: 0.0)
-    assert changed.policy == by_speed
-    assert changed.table() == scheduler.table(), "invitations, latencies, participations stay"
-    assert changed.round == scheduler.round
+    assert (changed.policy, changed.round) == (by_speed, scheduler.round)
+    assert changed.table() == rows, "invitations, latencies, participations stay"
+    latencies = np.array([row["latency_s"] or np.nan for row in rows])
+    observed = changed.state.memory.observed > 0
+    assert observed.tolist() == [row["latency_s"] is not None for row in rows]
+    means = changed.state.memory.mean[observed]
+    assert means == pytest.approx(1.0 / latencies[observed], rel=1e-6), "one response of each"
     assert changed.select() == [f"phone-{i}" for i in range(4)], "by what Pace has seen of them"
     for client in IDS:
         assert "never been selected" not in str(changed.explain(client)), "none is new"
@@ -104,30 +72,8 @@ def test_from_pace_to_bsfl_keeps_what_is_known(tmp_path):
     assert Scheduler.load(tmp_path / "s").policy == by_speed
 
 
-def test_the_new_policy_has_seen_one_response_of_each_client(tmp_path):
-    scheduler = some_rounds_old(Pace())
-    scheduler.save(tmp_path / "s")
-    changed = Scheduler.load(tmp_path / "s", policy=BSFL(tau_min=1.0))
-    latency = {row["client"]: row["latency_s"] for row in scheduler.table()}
-    memory = changed.state.memory
-    for k, client in enumerate(IDS):
-        assert memory.observed[k] == (latency[client] is not None)
-        if latency[client] is not None:
-            assert memory.mean[k] == pytest.approx(1.0 / latency[client], rel=1e-6)
-
-
-def test_settings_that_give_the_state_its_meaning_start_it_anew(tmp_path):
-    scheduler = some_rounds_old(BSFL(alpha=1.0))
-    scheduler.save(tmp_path / "s")
-    other_alpha = Scheduler.load(tmp_path / "s", policy=BSFL(alpha=2.0))
-    assert np.array_equal(other_alpha.state.memory.observed, scheduler.state.memory.observed)
-    discounted = Scheduler.load(tmp_path / "s", policy=BSFL(alpha=1.0, memory=Discounted(0.9)))
-    assert discounted.state.memory.observed.max() == 1
-    assert discounted.table() == scheduler.table()
-
-
 @pytest.mark.parametrize("name", list(POLICIES))
-def test_every_policy_takes_over_from_pace_in_an_open_round(name, tmp_path):
+def test_every_policy_takes_over_from_pace_in_an_open_round_and_pace_from_it(name, tmp_path):
     scheduler = some_rounds_old(Pace(), late="drop")
     cohort = scheduler.select()
     scheduler.observe({cohort[0]: observed(cohort[0])})
@@ -138,21 +84,13 @@ def test_every_policy_takes_over_from_pace_in_an_open_round(name, tmp_path):
     assert changed.pending() == [cohort]
     assert changed.observe({c: observed(c) for c in cohort[1:]}, round=cohort) == {}
     run(changed, 10)
-    assert changed.round == scheduler.round + 10
     changed.save(tmp_path / "s")
     again = Scheduler.load(tmp_path / "s", clock=lambda: 0.0)
-    assert repr(again.policy) == repr(changed.policy)
+    assert repr(again.policy) == repr(policy)
+    back = Scheduler.load(tmp_path / "s", policy=Pace())
+    assert back.table() == changed.table()
     assert again.select() == changed.select()
-
-
-@pytest.mark.parametrize("name", list(POLICIES))
-def test_pace_takes_over_from_every_policy(name, tmp_path):
-    policy = POLICIES.make(name, **POLICIES[name].example)
-    scheduler = some_rounds_old(policy)
-    scheduler.save(tmp_path / "s")
-    changed = Scheduler.load(tmp_path / "s", policy=Pace())
-    assert changed.table() == scheduler.table()
-    run(changed, 3)
+    run(back, 3)
 
 
 def test_a_policy_that_does_not_fit_is_rejected_and_the_file_stays(tmp_path):
@@ -186,6 +124,4 @@ def test_a_custom_policy_must_be_given_again(tmp_path):
     scheduler.save(tmp_path / "s")
     with pytest.raises(StateFileError, match="custom policy"):
         Scheduler.load(tmp_path / "s")
-    again = Scheduler.load(tmp_path / "s", policy=Custom())
-    assert again.select() == scheduler.select()
-    assert TiFL(tau_max=9.0) == Scheduler.load(tmp_path / "s", policy=TiFL(tau_max=9.0)).policy
+    assert Scheduler.load(tmp_path / "s", policy=Custom()).select() == scheduler.select()

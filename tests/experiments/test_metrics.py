@@ -68,6 +68,14 @@ class Runs:
     def records(self, label):
         return self.runs[label]
 
+    def runs_of(self, label):
+        """Every client is always available: 2 of 4 clients take part in a round."""
+        fair = [np.full(4, len(one) * 0.5) for one in self.runs[label]]
+        return [
+            SimpleNamespace(records=one, fair_count=fair_count)
+            for one, fair_count in zip(self.runs[label], fair, strict=True)
+        ]
+
     def cumulative(self, label, name):
         return np.cumsum([records[name] for records in self.runs[label]], axis=1)
 
@@ -197,3 +205,13 @@ def test_a_new_metric_is_a_new_entry(tmp_path, monkeypatch):
     found = summarise(results)
     expected = [records["duration_s"].max() for records in results.records("bsfl")]
     assert found.policies["bsfl"]["longest_round_s"].tolist() == expected
+
+
+def test_the_participation_ratio_is_that_of_the_scheduler():
+    """Client 3 was available for one round of the four, client 2 for none in which it counts."""
+    runs = Runs({"a": [run([1.0, 2.0, 3.0, 4.0])]})
+    fair = np.array([2.0, 2.0, 0.5, 1.0])
+    runs.runs_of = lambda label: [SimpleNamespace(records=runs.runs[label][0], fair_count=fair)]
+    of = PolicyRuns(runs, "a", None)
+    assert METRICS["min_participation"].measure(of).tolist() == [0 / 1.0]
+    assert METRICS["max_participation"].measure(of).tolist() == [4 / 2.0]

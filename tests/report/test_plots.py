@@ -1,5 +1,8 @@
 """How figures look: a policy the same everywhere, ours in front, in files and on pages."""
 
+from io import BytesIO
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -76,9 +79,39 @@ def test_a_legend_has_ours_first_and_what_is_grey_last():
     assert [mark.label for mark in made.legend(made.panels[0].marks)] == ["bsfl", "random", "truth"]
 
 
-def test_two_seeds_have_no_band():
-    assert curve("pace", X, np.array([X, 2 * X])).half is None
-    assert curve("pace", X, np.array([X, 2 * X, 3 * X])).half is not None
+def test_a_curve_is_the_median_with_quartiles_from_four_seeds_on():
+    """One seed of five is far off: a mean would follow it."""
+    runs = np.array([0.0, 1.0, 2.0, 3.0, 100.0])[:, np.newaxis] + X
+    made = curve("pace", X, runs)
+    assert made.y.tolist() == (2.0 + X).tolist()
+    assert [end.tolist() for end in made.band] == [(1.0 + X).tolist(), (3.0 + X).tolist()]
+    assert curve("pace", X, runs[:3]).band is None
+
+
+def test_the_users_own_policy_is_in_front_and_the_legend_has_the_given_order():
+    made = plot(lines("mine", "pace", "random"), front=("mine",), order=["random", "mine", "pace"])
+    marks = made.panels[0].marks
+    assert [mark.label for mark in made.in_order(made.panels[0])][-1] == "mine"
+    assert [mark.label for mark in made.legend(marks)] == ["random", "mine", "pace"]
+    assert [made.look(mark).is_ours for mark in marks] == [True, False, False]
+
+
+def test_files_hold_truetype_fonts_and_whole_titles():
+    figure = figures_matplotlib.draw(plot(lines("pace"), title="a long title " * 30), size=(4, 3))
+    with BytesIO() as file:
+        figure.savefig(file, format="pdf")
+        content = file.getvalue()
+    assert b"/Type3" not in content
+    assert b"/CIDFontType2" in content
+    title = figure._suptitle.get_window_extent()
+    assert 0 <= title.x0 < title.x1 <= figure.bbox.x1
+
+
+def test_one_panel_is_drawn_on_axes_of_the_users_own():
+    figure, axes = plt.subplots()
+    assert figures_matplotlib.draw(plot(lines("pace", "random")), ax=axes) is figure
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["pace", "random"]
+    plt.close(figure)
 
 
 def test_a_legend_fits_into_its_file():
@@ -94,9 +127,9 @@ def test_plotly_takes_every_mark():
     go = pytest.importorskip("plotly.graph_objects")
     from bsfl.report import figures_plotly
 
-    band, wide = np.full(3, 0.1), np.array([0.1, np.nan, 0.3])
+    band, wide = (X - 0.1, X + 0.1), np.array([0.1, np.nan, 0.3])
     marks = [
-        Line(label="pace", x=X, y=X, half=band),
+        Line(label="pace", x=X, y=X, band=band),
         Line(label="gap", x=X, y=np.array([1.0, np.nan, 2.0]), has_markers=True),
         Points(label="dots", x=X, y=X, half=wide, names=["<b>", "b", "c"]),
         Points(label="hue", x=X, y=X, value=X),

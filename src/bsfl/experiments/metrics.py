@@ -23,6 +23,8 @@ from bsfl.types import BoolArray, FloatArray
 
 BASELINES = ("random", "weighted")
 """Registry names of the policies that speed-ups are relative to, the first one present."""
+MIN_FAIR_COUNT = 1.0
+"""Fair number of participations from which on a client has a participation ratio."""
 ACCURACY_PART, LOSS_TIMES = 0.97, 2.0
 """The target where a scenario names none, relative to what the worst policy ends with."""
 
@@ -152,29 +154,28 @@ def baseline(scenario: Scenario) -> str | None:
     return next((labels[name] for name in BASELINES if name in labels), None)
 
 
-def selections(results: Results, label: str) -> FloatArray:
-    """Return how often each client took part, [seed, client]."""
+def participations(results: Results, label: str) -> FloatArray:
+    """Return how many responses of each client entered the model, [seed, client]."""
     n_clients = results.scenario.clients.n_clients
     counts = [participation(r["kept"], n_clients) for r in results.records(label)]
     return np.stack(counts).astype(np.float64)
 
 
-def fair_selections(results: Results, label: str) -> FloatArray:
-    """Return how often each client should take part by the targets, [seed, client].
+def fair_counts(results: Results, label: str) -> FloatArray:
+    """Return the fair number of participations of every client, [seed, client].
 
-    Equal for all, or in proportion to samples x quality where the objective weighs them.
+    It is the sum of m / |A| over the rounds in which the client was one of the available clients A,
+    as in `Scheduler.table()`; where the objective weighs clients, its share of samples x quality.
     """
-    scenario = results.scenario
-    weights = np.ones((results.seeds, scenario.clients.n_clients))
-    if scenario.objective and scenario.objective.generalization == "weighted":
-        seeds = [results.simulated_clients(index) for index in range(results.seeds)]
-        known = [clients.significance for clients in seeds if clients]
-        if not known:  # only a run may make the clients
-            return np.full(weights.shape, np.nan)
-        weights = np.stack(known)
-    targets = [capped_shares(w, scenario.cohort_size) for w in weights]
-    n_rounds = np.array([len(r) for r in results.records(label)])
-    return n_rounds[:, np.newaxis] * np.stack(targets)
+    scenario, runs = results.scenario, results.runs_of(label)
+    if not scenario.objective or scenario.objective.generalization != "weighted":
+        return np.stack([run.fair_count for run in runs])
+    seeds = [results.simulated_clients(index) for index in range(results.seeds)]
+    known = [clients.significance for clients in seeds if clients]
+    if not known:  # only a run may make the clients
+        return np.full((results.seeds, scenario.clients.n_clients), np.nan)
+    shares = [capped_shares(weights, scenario.cohort_size) for weights in known]
+    return np.stack([len(run.records) * one for run, one in zip(runs, shares, strict=True)])
 
 
 def _times(of: PolicyRuns) -> FloatArray | None:
@@ -213,11 +214,24 @@ def _speed_up(measure: Callable[[PolicyRuns], FloatArray | None]) -> Measure:
 
 
 def _ginis(of: PolicyRuns) -> FloatArray:
-    return np.array([gini(counts) for counts in selections(of.results, of.label)])
+    return np.array([gini(counts) for counts in participations(of.results, of.label)])
 
 
 def _participation_ratios(of: PolicyRuns) -> FloatArray:
-    return selections(of.results, of.label) / fair_selections(of.results, of.label)
+    """Return participations over the fair count, NaN for clients that were hardly available."""
+    fair = fair_counts(of.results, of.label)
+    enough = fair >= np.minimum(MIN_FAIR_COUNT, fair.max(axis=1, keepdims=True))
+    return participations(of.results, of.label) / np.where(enough, fair, np.nan)
+
+
+def _extreme_ratio(find: Callable[..., FloatArray]) -> Measure:
+    """Return the measure of the smallest or the largest participation ratio of a client."""
+
+    def extreme(of: PolicyRuns) -> FloatArray | None:
+        ratios = _participation_ratios(of)
+        return None if np.isnan(ratios).all() else find(ratios, axis=1)
+
+    return extreme
 
 
 def _regret(of: PolicyRuns) -> FloatArray | None:
@@ -281,11 +295,11 @@ _TABLE = (
     Metric("gini", ".3f", "less", _ginis,
            "inequality of participation: 0 all clients alike, near 1 a few did nearly all",
            wide="report", short="training selection leaderboard top"),
-    Metric("min_participation", ".2f", "more", lambda of: _participation_ratios(of).min(axis=1),
-           "participations of the least served client over its fair number",
+    Metric("min_participation", ".2f", "more", _extreme_ratio(np.nanmin),
+           "least participation ratio of a client: participations over its fair count",
            wide="report", short="selection"),
-    Metric("max_participation", ".2f", "less", lambda of: _participation_ratios(of).max(axis=1),
-           "the same of the most served client", wide="report"),
+    Metric("max_participation", ".2f", "less", _extreme_ratio(np.nanmax),
+           "largest participation ratio of a client", wide="report"),
     Metric("timeouts_per_round", ".2f", "less",
            lambda of: [r["n_timeouts"].mean() for r in of.runs],
            "clients that did not respond before the deadline"),

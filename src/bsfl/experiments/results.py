@@ -35,6 +35,8 @@ FORMAT = statefile.FORMAT
 """Format of the files of runs, which the manifest names: in them it may be a flipped bit."""
 PLACES = ("cohort", "kept")
 """Clients that were invited, and whose responses entered the model; empty places are -1."""
+FAIR_COUNT = "fair_count"
+"""Name of the array in a file that has a number for every client instead of every round."""
 MEASURED = ("selection_s", "versions", "ids")
 """What a file holds of a run beside its records."""
 
@@ -49,12 +51,14 @@ class Run:
 
     Attributes:
         records: One row per round.
+        fair_count: Fair number of participations of every client, as in Scheduler.table().
         selection_s: Wall-clock seconds of selecting and observing in a round; None: not measured.
         versions: Versions of all packages that the numbers depend on.
         ids: Names of the clients; None: they have numbers.
     """
 
     records: Records
+    fair_count: FloatArray
     selection_s: float | None
     versions: Versions
     ids: list[str] | None
@@ -99,11 +103,13 @@ class Results:
             raise InvalidInput(f"{path} is damaged; {again}") from error
         if header.get("run") != self._key(label, index):
             raise InvalidInput(f"{path} is of another run; {again}")
+        fair_count = columns.pop(FAIR_COUNT)
         layout = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
         records = np.empty(len(columns["round"]), layout)
         for name, column in columns.items():
             records[name] = column
-        run = Run(records=records, **{key: header[key] for key in MEASURED})
+        measured = {key: header[key] for key in MEASURED}
+        run = Run(records=records, fair_count=fair_count, **measured)
         self._runs[label, index] = run
         return run
 
@@ -123,7 +129,8 @@ class Results:
         path = self.path(label, index)
         path.parent.mkdir(parents=True, exist_ok=True)
         names = run.records.dtype.names or ()
-        statefile.write(path, header, {name: run.records[name] for name in names})
+        columns = {name: run.records[name] for name in names}
+        statefile.write(path, header, {**columns, FAIR_COUNT: run.fair_count})
         self._runs[label, index] = run
 
     def _key(self, label: str, index: int) -> dict[str, Any]:
@@ -134,7 +141,11 @@ class Results:
 
     def records(self, label: str) -> list[Records]:
         """Return the records of a policy, seed by seed; runs may differ in length."""
-        return [self.run(label, index).records for index in range(self.seeds)]
+        return [run.records for run in self.runs_of(label)]
+
+    def runs_of(self, label: str) -> list[Run]:
+        """Return the finished runs of a policy, seed by seed."""
+        return [self.run(label, index) for index in range(self.seeds)]
 
     def selection_s(self, label: str) -> list[float]:
         """Return the seconds of selecting and observing in a round, where they were measured."""

@@ -185,12 +185,15 @@ def run_one(scenario: Scenario, label: str, index: int, workers: int, parent: in
     fleet = scenario.simulated_clients(index)
     training = scenario.training(index, workers=workers)
     policy = Timed(scenario.policy(label, fleet))
+    fair_counts: list[FloatArray] = []
     parts: Any = {"objective": scenario.objective, "training": training}
+    parts["on_end"] = lambda task: fair_counts.append(task.fair_count.copy())
     rounds = play(scenario, policy, fleet, index, **parts)
     with at(f"{scenario.name} [policies.{label}], seed {scenario.first_seed + index}"):
         records = as_records(while_alive(parent, rounds), scenario)
     return Run(
         records=records,
+        fair_count=fair_counts[0],
         selection_s=policy.mean_s(),
         versions=versions_now(scenario),
         ids=None if fleet.ids is None else list(fleet.ids),

@@ -16,7 +16,7 @@ from bsfl.experiments.metrics import (
     Target,
     evaluated,
     find_target,
-    selections,
+    participations,
     time_to,
 )
 from bsfl.experiments.results import Results, read_manifest
@@ -164,7 +164,7 @@ def time_plot(results: Results, labels: Labels = None) -> Plot:
         clock = results.column(label, "clock_s")
         rounds = shown_rounds(clock.shape[1])
         clocks.append(curve(label, rounds, clock[:, rounds - 1]))
-        share = 100 * lorenz(selections(results, label).mean(axis=0))
+        share = 100 * lorenz(participations(results, label).mean(axis=0))
         spread.append(Line(label=label, x=np.linspace(0, 100, len(share)), y=share))
     limits = (
         0.0,

@@ -5,7 +5,7 @@ target_responses. In buffered rounds another client replaces each one that ends.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from bsfl._core.events import (
     RoundOpened,
     SetAvailability,
 )
+from bsfl._core.task import TaskView
 from bsfl.policy import Policy, check_policy
 from bsfl.rounds import Buffer, BufferPlan
 from bsfl.simulation.clients import FalseReports, SimulatedClients
@@ -52,6 +53,7 @@ def simulate(
     plan: RoundPlan | BufferPlan | None = None,
     objective: Objective | None = None,
     training: Training | None = None,
+    on_end: Callable[[TaskView], object] | None = None,
 ) -> Iterator[RoundRecord]:
     """Yield a record of every round until the rounds or the virtual time are used up.
 
@@ -66,6 +68,7 @@ def simulate(
             the last of them or at the deadline of the clients.
         objective: What regret is measured in; None: regret is not computed.
         training: What the cohorts train; None: they only take their time.
+        on_end: Is called with the counts of every client after the last round.
     """
     check_policy(policy)
     validation.cohort_fits(cohort_size, clients.n_clients)
@@ -75,17 +78,21 @@ def simulate(
             policy, clients, one_each, training, seed=seed, max_open_rounds=plan.concurrency
         )
         yield from _buffered_rounds(server, plan, rounds=rounds, time_s=time_s)
-        return
-    deadline_s = clients.tau_max
-    plan = plan or RoundPlan(
-        target_responses=cohort_size, deadline_s=deadline_s, lifetime_s=deadline_s, late="drop"
-    )
-    untimed = RoundPlan(  # of the engine; when a client responds is simulated
-        target_responses=plan.target_responses, over_selection=plan.over_selection, late=plan.late
-    )
-    server = Server(policy, clients, untimed, training, seed=seed)
-    meter = RegretMeter(objective, clients) if objective else None
-    yield from _synchronous_rounds(server, plan, meter, rounds=rounds, time_s=time_s)
+    else:
+        deadline_s = clients.tau_max
+        plan = plan or RoundPlan(
+            target_responses=cohort_size, deadline_s=deadline_s, lifetime_s=deadline_s, late="drop"
+        )
+        untimed = RoundPlan(  # of the engine; when a client responds is simulated
+            target_responses=plan.target_responses,
+            over_selection=plan.over_selection,
+            late=plan.late,
+        )
+        server = Server(policy, clients, untimed, training, seed=seed)
+        meter = RegretMeter(objective, clients) if objective else None
+        yield from _synchronous_rounds(server, plan, meter, rounds=rounds, time_s=time_s)
+    if on_end:
+        on_end(server.engine.views()[1])
 
 
 def _synchronous_rounds(

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.estimators.fairness import gini, participation
-from bsfl.experiments.metrics import fair_selections, selections
+from bsfl.experiments.metrics import fair_counts, participations
 from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.results import Results
 from bsfl.experiments.scenario import Scenario
@@ -119,7 +119,7 @@ class ColdStart(Ablation):
                 "policy": label,
                 "mean_round_s": interval(mean_rounds(results, label)),
                 "over random": interval(mean_rounds(results, label) / by_chance),
-                "gini": interval([gini(counts) for counts in selections(results, label)]),
+                "gini": interval([gini(counts) for counts in participations(results, label)]),
             }
             for label in results.scenario.policies
         ]
@@ -189,7 +189,7 @@ class Drift(Ablation):
 
 def min_participations(results: Results, label: str) -> FloatArray:
     """Return the smallest participation ratio of any client at any time, by seed."""
-    rate = fair_selections(results, label) / results.scenario.rounds
+    rate = fair_counts(results, label) / results.scenario.rounds
     smallest = []
     for records, fair in zip(results.records(label), rate, strict=True):
         counts = [participation(cohort, len(fair)) for cohort in records["kept"]]

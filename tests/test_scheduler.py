@@ -1,5 +1,6 @@
 """What a Scheduler does: the life of a round, the clients, the errors, call by call."""
 
+import re
 import subprocess
 import sys
 
@@ -1040,6 +1041,21 @@ def test_a_policy_that_selects_nonsense_is_caught(selected):
 
     scheduler = Scheduler(Odd(), cohort_size=2)
     with pytest.raises(InvalidInput, match="must select 2 distinct available clients, got"):
+        scheduler.select(["a", "b", "c"])
+    assert (scheduler.round, scheduler.clients, scheduler.in_flight) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    "selected", [None, ["a", "b"], [0.5, 1.0], [True, True, False], [[0], [1, 2]], {0, 1}]
+)
+def test_a_policy_that_selects_no_whole_numbers_is_caught(selected):
+    class Odd(UniformRandom):
+        def select(self, state, context, rng):
+            return selected
+
+    scheduler = Scheduler(Odd(), cohort_size=2)
+    text = f"must select whole numbers from context.available, got {selected!r}"
+    with pytest.raises(InvalidInput, match=re.escape(text)):
         scheduler.select(["a", "b", "c"])
     assert (scheduler.round, scheduler.clients, scheduler.in_flight) == (0, [], [])
 

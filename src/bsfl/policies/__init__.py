@@ -46,6 +46,7 @@ POLICIES: Registry[type[Policy]] = Registry(
         "pisces": Pisces,
     },
     group="bsfl.policies",
+    base=Policy,
 )
 
 

@@ -68,6 +68,7 @@ def simulate(
         training: What the cohorts train; None: they only take their time.
     """
     check_policy(policy)
+    validation.natural("rounds", rounds)
     validation.cohort_fits(cohort_size, clients.n_clients)
     if isinstance(plan, BufferPlan):
         one_each = RoundPlan(target_responses=1)

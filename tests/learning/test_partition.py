@@ -223,7 +223,7 @@ def test_by_client_every_client_holds_its_own():
     assert len(set(fewer.chosen)) == 4
     for k, one in enumerate(fewer.chosen):
         assert fewer.of(k).tolist() == list(range(one, 6000, 30))
-    with pytest.raises(InvalidInput, match="n_clients must be at most 2, the clients of the data"):
+    with pytest.raises(InvalidInput, match="the data has 2 clients, fewer than the 3 of the"):
         by_client([0, 1, 1], 3, rng(), client=[0, 1, 1])
     with pytest.raises(InvalidInput, match="needs data that names the client of each sample"):
         by_client([0, 1, 1], 3, rng())

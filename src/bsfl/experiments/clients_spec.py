@@ -285,7 +285,9 @@ class Clients(Part):
 
 def _file(table: Named) -> Path:
     path = table.settings.get("path")
-    if not isinstance(path, str) or not path:
+    if path in (None, ""):
+        raise InvalidInput("missing key 'path'")
+    if not isinstance(path, str):
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
     return Path(path)
 

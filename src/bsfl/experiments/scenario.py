@@ -288,7 +288,7 @@ class Scenario(Part):
             if n_clients is None and isinstance(self.learning, Learning):
                 n_clients = self.learning.n_recorded()
             if n_clients is None:
-                raise InvalidInput("missing key 'n_clients'")
+                raise InvalidInput("missing key 'n_clients', and no file names the clients")
             self.__dict__["clients"] = self.clients.changed(n_clients=n_clients)
 
     def _check_round(self) -> None:

@@ -328,6 +328,8 @@ def test_a_policy_in_a_file_plays_reports_and_resumes(study):
     [
         ("mine.py:Nobody", "mine.py has no 'Nobody'; did you mean"),
         ("other.py:Rule", "there is no file"),
+        ("mine.py:", "policy 'mine.py:' names no class; write mine.py:Name"),
+        ("mine.py:np", "policy '{folder}/mine.py:np' must be a class or a function, got <module"),
         ("bsfll", "unknown policy 'bsfll'; did you mean 'bsfl'?"),
         ("oort", "[policies.oort]: this policy needs losses, which no client reports"),
     ],
@@ -336,7 +338,7 @@ def test_a_policy_that_cannot_play_is_refused_before_anything_runs(study, policy
     (study / "mine.py").write_text(OWN.replace("LeastServed", "Nobodies"))
     result = bsfl("run", "study.toml", "--policy", policy, "--out", "out")
     assert result.exit_code == 2
-    assert message in result.output
+    assert message.format(folder=study) in result.output
     assert not (study / "out").exists()
 
 
@@ -363,6 +365,20 @@ def test_a_run_names_the_files_that_it_executes_and_asks_about_those_from_elsewh
     again = runner.invoke(app, ["report", "elsewhere"])
     assert again.exit_code == 0, again.output
     assert "ALARM" not in again.output
+
+
+def test_a_policy_in_a_file_is_described_as_a_run_executes_it(study, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "theirs.py"
+    for file in (study / "mine.py", other):
+        file.write_text("print('ALARM')\n" + OWN)
+    done = bsfl("policies", "mine.py:LeastServed")
+    assert done.exit_code == 0, done.output
+    assert f"executes {study / 'mine.py'}" in done.output
+    rejected = bsfl("policies", f"{other}:LeastServed")
+    assert rejected.exit_code == 2
+    assert f"{other} would be executed and is not below the current folder" in rejected.output
+    assert "ALARM" not in rejected.output
+    assert bsfl("policies", f"{other}:LeastServed", "--trust").exit_code == 0
 
 
 def test_settings_of_policies_on_the_command_line(study):
@@ -447,6 +463,9 @@ def test_scenarios_are_shown_and_copied(study):
     assert again.exit_code == 2
     assert "demo.toml is there already; nothing was written" in again.output
     assert "did you mean 'demo'?" in bsfl("scenarios", "show", "demmo").output
+    unnamed = bsfl("scenarios", "copy", "demo", "demo")
+    assert "a scenario file must end in .toml, got demo" in unnamed.output
+    assert not (study / "demo").exists()
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ import typer.core
 from rich.table import Table
 from rich.text import Text
 
-from bsfl._core.registry import REQUIRED
+from bsfl._core.registry import REQUIRED, is_reference
 from bsfl.cli import FIGURES, NEEDS, SIMULATOR, monitor, print_version, studies
 from bsfl.cli.data import data
 from bsfl.cli.new import new
@@ -34,6 +35,11 @@ from bsfl.policy import LOSS, SAMPLES
 
 if TYPE_CHECKING:
     from bsfl.experiments.results import Results
+
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Execute files that are not below the current folder, too."),
+]
 
 NEEDED = {LOSS: "losses", SAMPLES: "samples"}
 """Names of what a policy can require clients to report."""
@@ -64,6 +70,7 @@ def policies(
         str | None,
         typer.Argument(help="Policy to describe in full. [all]", autocompletion=policy_names),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """List the selection policies and their settings.
 
@@ -71,6 +78,10 @@ def policies(
     """
     if name is not None:
         with clear_errors():
+            if is_reference(name) and os.path.isfile(file := Path(name.rpartition(":")[0])):
+                from bsfl.cli.own_files import check_trust
+
+                check_trust([file.resolve()], is_trusted=trust)
             text = inspect.getdoc(POLICIES.find(name)) or ""
             typer.echo(text.replace("Attributes:\n", "Settings:\n"))
             typer.echo(f"\nDefaults: {_settings(name)}.{_needs(name)}")
@@ -132,10 +143,7 @@ def run(
         float | None,
         typer.Option("--time", help="Virtual seconds per run. [from the scenario]"),
     ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Execute files that are not below the current folder, too."),
-    ] = False,
+    trust: Trust = False,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,

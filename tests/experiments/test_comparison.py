@@ -320,6 +320,8 @@ def test_figures_and_pages(tmp_path):
     assert escape(found.headline().splitlines()[0]) in page.read_text()
     folder = found.report(tmp_path / "folder")
     assert {"report.html", "summary.json", "report.md"} <= {p.name for p in folder.iterdir()}
+    with pytest.raises(InvalidInput, match="report.md is a file; a folder is needed"):
+        found.report(folder / "report.md")
 
 
 SCRIPT = """

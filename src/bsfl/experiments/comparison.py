@@ -209,10 +209,11 @@ def _label(policy: Any) -> str:
     return name or (policy if isinstance(policy, type) else type(policy)).__name__
 
 
-def _first_and_number(seeds: int | Sequence[int]) -> tuple[int | None, int]:
+def _first_and_number(seeds: Any) -> tuple[int | None, int]:
     """Return the first seed, None if it is the scenario's, and the number of seeds."""
-    if not isinstance(seeds, Sequence) or isinstance(seeds, str):
-        return None, validation.natural("seeds", seeds)  # type: ignore[arg-type]
+    is_several = isinstance(seeds, Sequence) and not isinstance(seeds, str)
+    if not is_several:
+        return None, validation.natural("seeds", seeds)
     whole = all(isinstance(seed, int) for seed in seeds)
     if not seeds or not whole or list(seeds) != list(range(seeds[0], seeds[0] + len(seeds))):
         raise InvalidInput(

@@ -29,6 +29,8 @@ QUOTATIONS: tuple[str, ...] = ()
 
 PARTS = sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")})
 """Top-level modules and packages."""
+SCENARIOS = sorted((SOURCE.parents[1] / "scenarios").glob("*.toml"))
+"""The scenarios that come with bsfl."""
 TEXTS = {".txt", ".html", ".js", ".css", ".md", ".toml"}
 """Files that are read as prose."""
 
@@ -108,6 +110,11 @@ def private_words(part: str) -> list[str]:
 def test_private_words_do_not_occur(part):
     found = private_words(part)
     assert not found, f"{len(found)} private words:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_private_words_do_not_occur_in_scenarios(path):
+    assert not in_prose(path.read_text())
 
 
 def test_words_are_found_wherever_they_stand(tmp_path, monkeypatch):

@@ -321,6 +321,10 @@ def test_a_policy_in_a_file_plays_reports_and_resumes(study):
     assert own.exists()
     assert open_results(study / "out").run("LeastServed", 0).records.tobytes() == whole
     assert bsfl("report", "out").exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in (study / "out").rglob("*")}
+    assert "summary.json are in page" in bsfl("report", "out", "--out", "page").output
+    assert (study / "page" / "report.html").exists()
+    assert {path: path.stat().st_mtime_ns for path in (study / "out").rglob("*")} == before
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,9 @@ def _print(results: "Results", *, as_csv: bool) -> None:
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that bsfl run wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the report. [that of the results]")
+    ] = None,
 ) -> None:
     """Rewrite report.html, the figures and summary.json.
 
@@ -222,7 +225,7 @@ def report(
         from bsfl.experiments.results import open_results
         from bsfl.report import scenario_report
 
-        write_and_show(scenario_report(open_results(folder)), folder)
+        write_and_show(scenario_report(open_results(folder)), out or folder)
 
 
 app.add_typer(scenarios, name="scenarios")

@@ -1,5 +1,6 @@
 """What a Scheduler does: the life of a round, the clients, the errors, call by call."""
 
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -830,6 +831,21 @@ def test_a_select_that_fails_leaves_the_oldest_round_open():
     with rejected(scheduler, "no", ArithmeticError):
         scheduler.select()
     assert (scheduler.pending(), closed) == ([cohort], [])
+
+
+@pytest.mark.parametrize(
+    "selected", [None, ["a", "b"], [0.5, 1.0], [True, True, False], [[0], [1, 2]], {0, 1}]
+)
+def test_a_policy_that_selects_no_whole_numbers_is_caught(selected):
+    class Odd(UniformRandom):
+        def select(self, state, context, rng):
+            return selected
+
+    scheduler = Scheduler(Odd(), cohort_size=2)
+    text = f"must select whole numbers from context.available, got {selected!r}"
+    with pytest.raises(InvalidInput, match=re.escape(text)):
+        scheduler.select(["a", "b", "c"])
+    assert (scheduler.round, scheduler.clients, scheduler.in_flight) == (0, [], [])
 
 
 # --- what could not be saved ------------------------------------------------------------------------

@@ -25,6 +25,8 @@ IDENTIFIERS = {"put_back", "all_or_nothing", "least_share"}
 
 PARTS = sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")})
 """Top-level modules and packages."""
+SCENARIOS = sorted((SOURCE.parents[1] / "scenarios").glob("*.toml"))
+"""The scenarios that come with bsfl."""
 TEXTS = {".txt", ".html", ".js", ".css", ".md", ".toml"}
 """Files that are read as prose."""
 
@@ -72,6 +74,11 @@ def test_private_words_do_not_occur(part):
     paths = sorted(root.rglob("*")) if root.is_dir() else [root]
     texts = [path for path in paths if path.suffix in {".py", *TEXTS}]
     assert [line for path in texts for line in words_of(path)] == []
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_private_words_do_not_occur_in_scenarios(path):
+    assert not in_prose(path.read_text())
 
 
 def test_words_are_found_wherever_they_stand(tmp_path, monkeypatch):

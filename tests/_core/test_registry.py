@@ -154,6 +154,22 @@ def test_a_file_may_import_its_neighbour_and_hides_nothing(tmp_path):
         POLICIES.find(f"{path}:Zzz")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("State", "policy '.*own.py:State' must be a subclass of bsfl.Policy$"),
+        ("json", "policy '.*own.py:json' must be a class or a function, got <module 'json'"),
+        ("THREE", "policy '.*own.py:THREE' must be a class or a function, got 3$"),
+    ],
+)
+def test_what_is_no_policy_in_a_custom_file_is_named(tmp_path, name, message):
+    path = tmp_path / "own.py"
+    path.write_text("import json\nTHREE = 3\nclass State:\n    value: int = 0\n")
+    for use in (POLICIES.find, POLICIES.settings, make_policy):
+        with pytest.raises(InvalidInput, match=message):
+            use(f"{path}:{name}")
+
+
 def test_entry_points_of_other_packages_are_listed_and_loaded(monkeypatch):
     point = EntryPoint("theirs", "bsfl.policies.uniform_random:UniformRandom", "bsfl.policies")
     clash = EntryPoint("bsfl", "nowhere:Evil", "bsfl.policies")

@@ -45,6 +45,10 @@ def test_a_policy_in_a_file_runs_beside_finished_runs_and_in_reports(bsfl, study
     assert re.search(r"LeastServed .* 0\.93 ", result.output), "7 of 7.5 rounds"
     assert {p: p.read_bytes() for p in played} == played, "a folder gains policies"
     assert bsfl("report", "out").exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in (study / "out").rglob("*")}
+    assert "summary.json are in page" in bsfl("report", "out", "--out", "page").output
+    assert (study / "page" / "report.html").exists()
+    assert {path: path.stat().st_mtime_ns for path in (study / "out").rglob("*")} == before
     assert "LeastServed" in (study / "out" / "report.html").read_text()
 
 
@@ -53,6 +57,8 @@ def test_a_policy_in_a_file_runs_beside_finished_runs_and_in_reports(bsfl, study
     [
         ("--policy mine.py:Nobody", "mine.py has no 'Nobody'; did you mean"),
         ("--policy other.py:Rule", "there is no file"),
+        ("--policy mine.py:", "policy 'mine.py:' names no class; write mine.py:Name"),
+        ("--policy mine.py:np", "mine.py:np' must be a class or a function, got <module"),
         ("--policy mine:Rule", "'mine:Rule'; one in a file is mine.py:"),
         ("--policy mine.py", "'mine.py'; one in a file is mine.py:Name"),
         ("--policy pace,age", "unknown policy 'pace,age'; did you mean"),
@@ -101,3 +107,17 @@ def test_settings_of_policies_on_the_command_line(study, run_study):
     played = open_results(study / "results" / "study").scenario.policies
     assert played["LeastServed"].settings == {"patience": 5}
     assert played["bsfl"].settings["alpha"] == 7.5
+
+
+def test_a_policy_in_a_file_is_described_as_a_run_executes_it(bsfl, study, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "theirs.py"
+    for file in (study / "mine.py", other):
+        file.write_text("print('ALARM')\n" + OWN)
+    done = bsfl("policies", "mine.py:LeastServed")
+    assert done.exit_code == 0, done.output
+    assert f"executes {study / 'mine.py'}" in done.output
+    rejected = bsfl("policies", f"{other}:LeastServed")
+    assert rejected.exit_code == 2
+    assert f"{other} would be executed and is not below the current folder" in rejected.output
+    assert "ALARM" not in rejected.output
+    assert bsfl("policies", f"{other}:LeastServed", "--trust").exit_code == 0

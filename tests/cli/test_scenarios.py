@@ -21,3 +21,6 @@ def test_scenarios_are_shown_and_copied(bsfl, study):
     again = bsfl("scenarios", "copy", "demo")
     assert again.exit_code == 2
     assert "demo.toml is there already; nothing was written" in again.output
+    unnamed = bsfl("scenarios", "copy", "demo", "demo")
+    assert "a scenario file must end in .toml, got demo" in unnamed.output
+    assert not (study / "demo").exists()

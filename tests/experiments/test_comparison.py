@@ -266,13 +266,18 @@ def test_seeds_may_be_named():
         (["random", bsfl.UniformRandom()], {}, "two policies are called 'random'; name them"),
         ([], {}, "at least one policy"),
         (["rndom"], {}, "unknown policy 'rndom'; did you mean 'random'?"),
-        ([3], {}, "a policy must be a table, a name, mine.py:Class, a class or"),
+        ([3], {}, "a policy must be a table, a name, mine.py:Class, a subclass of bsfl.Policy"),
+        (MeanTask, {}, "a subclass of bsfl.Policy or an object of one, got <class .*MeanTask"),
         ({"a b": "random"}, {}, "a policy's label may hold letters, digits"),
+        ({1: "random"}, {}, "a policy's label must be a text, got 1"),
         (["random"], {"cohort_size": None}, "clients need cohort_size=..., and rounds="),
         (["random"], {"rounds": None}, "clients need cohort_size=..., and rounds="),
         (["random"], {"cohort_size": 13}, "cohort_size must be between 1 and the 12"),
         (["random"], {"seeds": 0}, "seeds must be a whole number of at least 1"),
-        (["random"], {"jobs": 0}, "jobs must be -1 or at least 1"),
+        (["random"], {"seeds": "3"}, "seeds must be a whole number of at least 1, got '3'"),
+        (["random"], {"seeds": ["3"]}, "seeds must be a number, or seeds that follow"),
+        (["random"], {"jobs": 0}, "jobs must be -1 or a whole number of at least 1, got 0"),
+        (["random"], {"jobs": "2"}, "jobs must be -1 or a whole number of at least 1, got '2'"),
     ],
 )
 def test_mistakes_are_named(policies, changes, message):
@@ -289,6 +294,12 @@ def test_a_wrong_scenario_or_task_is_named():
         bsfl.compare("random", "phones", MeanTask())
     with pytest.raises(InvalidInput, match="a task must have n_clients, samples, init, train"):
         bsfl.compare("random", twelve(), lambda n, rng: 3, **OF_CLIENTS)
+    for wrong in (3, None):
+        with pytest.raises(InvalidInput, match=f"scenario must be a name, a .*; got {wrong}$"):
+            bsfl.compare("random", wrong)
+    for wrong in (3, "mine.py:Task"):
+        with pytest.raises(InvalidInput, match=f"task must be a task, or a .*, got {wrong!r}$"):
+            bsfl.compare("random", "phones", wrong)
     with pytest.raises(InvalidInput, match="must return SimulatedClients, got 3"):
         bsfl.compare("random", lambda seed: 3, **OF_CLIENTS)
 
@@ -309,6 +320,8 @@ def test_figures_and_pages(tmp_path):
     assert escape(found.headline().splitlines()[0]) in page.read_text()
     folder = found.report(tmp_path / "folder")
     assert {"report.html", "summary.json", "report.md"} <= {p.name for p in folder.iterdir()}
+    with pytest.raises(InvalidInput, match="report.md is a file; a folder is needed"):
+        found.report(folder / "report.md")
 
 
 SCRIPT = """

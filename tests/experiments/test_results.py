@@ -71,7 +71,9 @@ def test_a_folder_without_results(tmp_path):
 def test_unfinished_results_are_not_summarised(tmp_path):
     results = Results(tmp_path, parse(), 1)
     results.write_manifest()
-    with pytest.raises(InvalidInput, match=r"is missing: it is not finished"):
+    with pytest.raises(
+        InvalidInput, match=r"is missing: this run is not finished; resume the scen"
+    ):
         summarise(results)
 
 
@@ -133,6 +135,22 @@ def test_results_of_custom_policies_are_read_without_running_their_code(tmp_path
     (tmp_path / "mine.py").unlink()
     scenario_report(open_results(tmp_path / "out"))
     assert not [name for name in list(sys.modules)[n_modules:] if "mine" in name]
+
+
+def test_results_are_reported_where_the_trace_of_their_run_is_not(tmp_path, caplog):
+    log = tmp_path / "log.csv"
+    log.write_text("client,latency_s\n" + "".join(f"{k},{k + 1}\n" for k in range(12)))
+    latency = {"population": "trace", "path": str(log)}
+    made = run_scenario(parse(clients__latency=latency), tmp_path / "out", seeds=1, jobs=1)
+    whole = scenario_report(made)
+    log.unlink()
+    report = scenario_report(open_results(tmp_path / "out"))
+    assert f"{log} cannot be read: No such file or directory; what needs the" in caplog.text
+    assert len(caplog.records) == 1
+    assert report.headline == whole.headline
+    assert {plot.name for plot in whole.plots} - {plot.name for plot in report.plots} == {"learned"}
+    with pytest.raises(InvalidInput, match="policy must be one of bsfl, plain, got 'pace'"):
+        made.records("pace")
 
 
 def test_results_of_policies_given_as_objects_are_read(tmp_path):

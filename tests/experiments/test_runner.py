@@ -261,8 +261,14 @@ def test_nothing_is_written_for_a_scenario_that_cannot_run(tmp_path):
     mine = parse(policies__mine={"policy": f"{tmp_path}/rules.py:Refuses"})
     with pytest.raises(InvalidInput, match=r"study \[policies.mine\]: not with this seed"):
         run_scenario(mine, tmp_path / "out", jobs=1)
-    with pytest.raises(InvalidInput, match="jobs must be -1 or at least 1, got 0"):
+    with pytest.raises(
+        InvalidInput, match="jobs must be -1 or a whole number of at least 1, got 0"
+    ):
         run_scenario(parse(), tmp_path / "out", jobs=0)
+    with pytest.raises(InvalidInput, match="seeds must be a whole number of at least 1, got 0"):
+        run_scenario(parse(), tmp_path / "out", seeds=0)
+    with pytest.raises(InvalidInput, match=r"must be a Scenario \(see read_scenario\), got 'demo'"):
+        run_scenario("demo", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

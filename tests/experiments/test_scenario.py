@@ -139,7 +139,7 @@ def test_what_a_scenario_says_is_built():
             {"clients__availability": {"kind": "phones", "probability": 0.5}},
             "probability must be between 0 and 0.12, got 0.5",
         ),
-        ({"clients__latency": {"population": "trace"}}, "path must be the name of a file, got ''"),
+        ({"clients__latency": {"population": "trace"}}, "missing key 'path'"),
         (
             {"clients__latency": {"population": "trace", "path": 3}},
             "path must be the name of a file, got 3",

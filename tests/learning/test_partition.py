@@ -242,7 +242,10 @@ def test_a_custom_partition_is_made_of_positions():
         (lambda: dirichlet([0], 1, rng(), alpha=1.0, size_sigma=-1.0), "size_sigma must be"),
         (lambda: shards([0] * 9, 3, rng(), shards_per_client=4), "shards_per_client .* at most 3"),
         (lambda: quantity([0, 1], 1, rng(), sigma=-1.0), "sigma must be a finite number"),
-        (lambda: by_client([0, 1], 3, rng(), client=[0, 1]), "n_clients must be at most 2"),
+        (
+            lambda: by_client([0, 1], 3, rng(), client=[0, 1]),
+            "the data has 2 clients, fewer than the 3",
+        ),
         (lambda: by_client([0, 1], 3, rng()), "needs data that names the client of each sample"),
         (lambda: with_quality(iid([0], 1, rng()), rng(), quality=(0.5, 1.5)), "quality must be"),
         (lambda: with_label_noise(iid([0], 1, rng()), rng(), share=0.5), "label_noise must be"),

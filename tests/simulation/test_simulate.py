@@ -57,6 +57,8 @@ def test_a_policy_may_return_a_list_and_must_be_an_object():
     assert len(list(simulate(Lists(), lognormal_clients(), cohort_size=3, rounds=5))) == 5
     with pytest.raises(InvalidInput, match="did you mean UniformRandom"):
         list(simulate(UniformRandom, lognormal_clients(), cohort_size=3, rounds=5))
+    with pytest.raises(InvalidInput, match="rounds must be a whole number of at least 1, got -3"):
+        list(simulate(UniformRandom(), lognormal_clients(), cohort_size=3, rounds=-3))
 
 
 def test_the_clock_adds_up_what_the_clients_drew():

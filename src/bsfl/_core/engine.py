@@ -644,7 +644,16 @@ class Engine:
 def _validated(policy: Policy, context: RoundContext, made: Any) -> Selection:
     """Return what a policy selected, sorted, after checking that it is a cohort."""
     selection = made if isinstance(made, Selection) else Selection(clients=made)
-    chosen = np.sort(np.asarray(selection.clients, dtype=np.int64), axis=None)
+    try:
+        given = np.asarray(selection.clients)
+    except ValueError:  # lists of different lengths
+        given = np.array([None])
+    if given.size and given.dtype.kind not in "iu":
+        raise InvalidInput(
+            "the policy must select whole numbers from context.available, got "
+            f"{validation.short(selection.clients)}"
+        )
+    chosen = np.sort(given.astype(np.int64), axis=None)
     most = min(context.n_invited, len(context.available))
     least = min(1, most) if policy.may_select_fewer else most
     away, is_twice = without(chosen, context.available), chosen[1:] == chosen[:-1]

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bsfl.errors import InvalidInput
-from bsfl.validation import in_short
+from bsfl.validation import in_short, short
 
 T = TypeVar("T")
 Plain = Any
@@ -49,6 +49,7 @@ class Registry(Mapping[str, T]):
         given: What such a thing is called with; the parameters after these are its settings.
         instead: What else may stand where such a thing can, for messages; "": nothing.
         unlisted: Names that can be used but are not among the alternatives that are listed.
+        base: The class of which a custom class must be a subclass; None: any will do.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class Registry(Mapping[str, T]):
         given: Sequence[str] = (),
         instead: str = "",
         unlisted: Sequence[str] = (),
+        base: type | None = None,
     ) -> None:
         self.what, self.known, self.group, self.given = what, dict(known), group, tuple(given)
-        self.instead, self.unlisted = instead, unlisted
+        self.instead, self.unlisted, self.base = instead, unlisted, base
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -74,7 +76,7 @@ class Registry(Mapping[str, T]):
             thing: T = self._installed[name].load()
             return thing
         if is_reference(name):
-            return load_reference(name)  # type: ignore[no-any-return]
+            return self._custom(name)
         raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
@@ -129,6 +131,18 @@ class Registry(Mapping[str, T]):
         if not callable(choice):
             raise InvalidInput(f"{setting} must be a name or a function, got {choice!r}")
         return choice
+
+    def _custom(self, name: str) -> T:
+        """Return what a file of the user's own holds, if it can be such a thing."""
+        found: T = load_reference(name)
+        if self.base and isinstance(found, type) and not issubclass(found, self.base):
+            base = f"{self.base.__module__.partition('.')[0]}.{self.base.__qualname__}"
+            raise InvalidInput(f"{self.what} {name!r} must be a subclass of {base}")
+        if not callable(found):
+            raise InvalidInput(
+                f"{self.what} {name!r} must be a class or a function, got {short(found)}"
+            )
+        return found
 
     # --- settings -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ import typer.core
 from rich.table import Table
 from rich.text import Text
 
-from bsfl._core.registry import REQUIRED
+from bsfl._core.registry import REQUIRED, is_reference
 from bsfl.cli import FIGURES, NEEDS, SIMULATOR, monitor, print_version, studies
 from bsfl.cli.data import data
 from bsfl.cli.new import new
@@ -35,6 +36,11 @@ from bsfl.policy import LOSS, SAMPLES
 
 if TYPE_CHECKING:
     from bsfl.experiments.results import Results
+
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Execute files that are not below the current folder, too."),
+]
 
 NEEDED = {LOSS: "losses", SAMPLES: "samples"}
 """Names of what a policy can require clients to report."""
@@ -65,6 +71,7 @@ def policies(
         str | None,
         typer.Argument(help="Policy to describe in full. [all]", autocompletion=policy_names),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """List the selection policies and their settings.
 
@@ -72,6 +79,10 @@ def policies(
     """
     if name is not None:
         with clear_errors():
+            if is_reference(name) and os.path.isfile(file := Path(name.rpartition(":")[0])):
+                from bsfl.cli.own_files import check_trust
+
+                check_trust([file.resolve()], is_trusted=trust)
             text = inspect.getdoc(POLICIES.find(name)) or ""
             typer.echo(text.replace("Attributes:\n", "Settings:\n"))
             typer.echo(f"\nDefaults: {_settings(name)}.{_needs(name)}")
@@ -133,10 +144,7 @@ def run(
         float | None,
         typer.Option("--time", help="Virtual seconds per run. [from the scenario]"),
     ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Execute files that are not below the current folder, too."),
-    ] = False,
+    trust: Trust = False,
     jobs: Jobs = -1,
     backend: Backend = None,
     out: Out = None,
@@ -204,6 +212,9 @@ def _print(results: "Results", *, as_csv: bool) -> None:
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that bsfl run wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the report. [that of the results]")
+    ] = None,
 ) -> None:
     """Rewrite report.html, the figures and summary.json.
 
@@ -215,7 +226,7 @@ def report(
         from bsfl.experiments.results import open_results
         from bsfl.report import scenario_report
 
-        write_and_show(scenario_report(open_results(folder)), folder)
+        write_and_show(scenario_report(open_results(folder)), out or folder)
 
 
 app.add_typer(scenarios, name="scenarios")

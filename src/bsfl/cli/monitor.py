@@ -71,7 +71,7 @@ def effect(
     journal: Annotated[Path, typer.Argument(help="A journal written by Scheduler(journal=...).")],
     as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
 ) -> None:
-    """Show what a policy changes against another one that alternated with it.
+    """Compare two policies that alternated in a journal.
 
     The rounds must have been selected by bsfl.Alternating, which changes the policy in random
     blocks of rounds.

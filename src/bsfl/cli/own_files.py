@@ -3,23 +3,25 @@
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bsfl._core.registry import absolute_reference, is_reference, nearest
 from bsfl.cli.terminal import errors, say
 from bsfl.errors import InvalidInput
-from bsfl.experiments.scenario import Scenario
 from bsfl.policies import POLICIES
+
+if TYPE_CHECKING:
+    from bsfl.experiments.scenario import Scenario
 
 
 def with_more_policies(
-    scenario: Scenario,
+    scenario: "Scenario",
     policies: Iterable[str],
     settings: Iterable[str],
     *,
     rounds: int | None,
     time_s: float | None,
-) -> Scenario:
+) -> "Scenario":
     """Return a scenario with further policies, some settings changed, and another length.
 
     Args:
@@ -33,6 +35,8 @@ def with_more_policies(
     for name in policies:
         if not is_reference(name):
             POLICIES.find(name)
+        elif name.endswith(":"):
+            raise InvalidInput(f"policy {name!r} names no class; write mine.py:Name")
         added.append(name.rpartition(":")[2] if is_reference(name) else name)
         tables[added[-1]] = {"policy": absolute_reference(name, Path.cwd())}
     for setting in settings:
@@ -68,6 +72,6 @@ def check_trust(files: Iterable[Path], *, is_trusted: bool) -> None:
         if not is_trusted and not file.resolve().is_relative_to(Path.cwd()):
             raise InvalidInput(
                 f"{file} would be executed and is not below the current folder; if you trust it, "
-                "run its scenario with bsfl run --trust"
+                "use bsfl run or bsfl policies with --trust"
             )
         say(f"executes {file}", errors)

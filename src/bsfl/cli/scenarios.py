@@ -82,6 +82,8 @@ def copy(
         source = scenario_path(name)
         target = Path(source.name) if to is None else to
         target = target / source.name if target.is_dir() else target
+        if target.suffix != ".toml":
+            raise InvalidInput(f"a scenario file must end in .toml, got {target}")
         if target.exists():
             raise InvalidInput(f"{target} is there already; nothing was written")
         target.write_text(source.read_text("utf-8"), "utf-8")

@@ -30,6 +30,7 @@ from bsfl.learning import Task
 from bsfl.policies import POLICIES, Policy
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.types import Rng
+from bsfl.validation import short
 
 AnyPolicy = str | type[Policy] | Policy
 """A name from `bsfl policies`, "mine.py:Class", a class, or a policy with its settings."""
@@ -76,6 +77,11 @@ def compare(
     """
     optional_module("joblib")  # fail before any run starts
     first_seed, n_seeds = _first_and_number(seeds)
+    if task is not None and not (callable(task) or hasattr(task, "aggregate")):
+        raise InvalidInput(
+            "task must be a task, or a function (n_clients, rng) that creates one, got "
+            f"{short(task)}"
+        )
     given: dict[str, Any] = {"first_seed": first_seed, "learning": task, "cohort_size": cohort_size}
     changes = {key: value for key, value in given.items() if value is not None}
     changes["policies"] = _labelled(policies)
@@ -84,6 +90,11 @@ def compare(
     if isinstance(scenario, Scenario):
         whole = scenario.changed(**scenario.of_length(rounds, time_s), **changes)
     else:
+        if not (callable(scenario) or isinstance(scenario, SimulatedClients)):
+            raise InvalidInput(
+                "scenario must be a name, a file or a Scenario; or SimulatedClients, or a function "
+                f"from a seed to them; got {short(scenario)}"
+            )
         if cohort_size is None or (rounds is None and time_s is None):
             raise InvalidInput("clients need cohort_size=..., and rounds=... or time_s=...")
         length = {"rounds": rounds, "time_s": time_s}
@@ -223,11 +234,13 @@ def _label(policy: Any) -> str:
     return name or (policy if isinstance(policy, type) else type(policy)).__name__
 
 
-def _first_and_number(seeds: int | Sequence[int]) -> tuple[int | None, int]:
+def _first_and_number(seeds: Any) -> tuple[int | None, int]:
     """Return the first seed, None if it is the scenario's, and the number of seeds."""
-    if not isinstance(seeds, Sequence):
+    is_several = isinstance(seeds, Sequence) and not isinstance(seeds, str)
+    if not is_several:
         return None, validation.natural("seeds", seeds)
-    if not seeds or list(seeds) != list(range(seeds[0], seeds[0] + len(seeds))):
+    whole = all(isinstance(seed, int) for seed in seeds)
+    if not seeds or not whole or list(seeds) != list(range(seeds[0], seeds[0] + len(seeds))):
         raise InvalidInput(
             f"seeds must be a number, or seeds that follow each other as [3, 4], got {seeds!r}"
         )

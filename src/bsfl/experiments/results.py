@@ -9,6 +9,7 @@ finished, or it is run again.
 
 import hashlib
 import json
+import logging
 import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ Records = npt.NDArray[np.void]
 """One row per round."""
 Versions = dict[str, str]
 
+_LOG = logging.getLogger("bsfl")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -75,11 +78,24 @@ class Results:
         self.is_read_only = is_read_only
         self._plain = scenario.plain()
         self._runs: dict[tuple[str, int], Run] = {}
+        self._lacks_files = False
 
     def simulated_clients(self, index: int) -> SimulatedClients | None:
-        """Return the clients of a seed; None: only a run may execute the files that make them."""
-        is_closed = self.is_read_only and self.scenario.is_custom
-        return None if is_closed else self.scenario.simulated_clients(index)
+        """Return the clients of a seed; None: only a run can make them.
+
+        It may execute custom files, and it has the traces and data, which need not be here.
+        """
+        if self.is_read_only and self.scenario.is_custom:
+            return None
+        try:
+            return self.scenario.simulated_clients(index)
+        except InvalidInput as error:
+            if not self.is_read_only:
+                raise
+            if not self._lacks_files:
+                _LOG.warning("%s; what needs the simulated clients is left out", error)
+            self._lacks_files = True
+            return None
 
     def runs(self) -> list[tuple[str, int]]:
         """Return (policy label, index of the seed) of every run."""
@@ -95,7 +111,8 @@ class Results:
             return self._runs[label, index]
         path = self.path(label, index)
         if not path.exists():
-            raise InvalidInput(f"{path} is missing: it is not finished; run the scenario again")
+            validation.one_of("policy", label, tuple(self.scenario.policies))
+            raise InvalidInput(f"{path} is missing: this run is not finished; resume the scenario")
         again = "run the scenario again to replace it"
         try:
             header, columns = statefile.read(path)

@@ -23,6 +23,7 @@ from bsfl.policy import Policy, PolicyWrapper, Selection
 from bsfl.simulation.clients import SimulatedClients
 from bsfl.simulation.simulate import simulate
 from bsfl.types import FloatArray, IntArray, Rng, RoundContext, RoundRecord, RoundReport, State
+from bsfl.validation import natural, short
 
 _LOG = logging.getLogger("bsfl")
 
@@ -54,11 +55,15 @@ def run_scenario(
             another backend, such as a Dask or Ray cluster; they need not see the folder.
         progress: Whether to show progress.
     """
-    if jobs == 0 or jobs < -1:
-        raise InvalidInput(f"jobs must be -1 or at least 1, got {jobs}")
+    if not isinstance(scenario, Scenario):
+        raise InvalidInput(
+            f"scenario must be a Scenario (see read_scenario), got {short(scenario)}"
+        )
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0 or jobs < -1:
+        raise InvalidInput(f"jobs must be -1 or a whole number of at least 1, got {short(jobs)}")
     if not scenario.policies:
         raise InvalidInput(f"{scenario.name}: there must be at least one policy")
-    n_seeds = scenario.seeds if seeds is None else seeds
+    n_seeds = scenario.seeds if seeds is None else natural("seeds", seeds)
     results = Results(Path(folder).absolute(), scenario, n_seeds)
     missing = results.missing()
     workers = xla_threads()

@@ -147,10 +147,10 @@ def as_policy(label: str, policy: Any) -> Any:
     name = policy if isinstance(policy, str) else POLICIES.name_of(policy)
     if isinstance(policy, str) or (name and isinstance(policy, type)):
         return {"policy": name}
-    if not isinstance(policy, Policy | type):
+    if not (issubclass(policy, Policy) if isinstance(policy, type) else isinstance(policy, Policy)):
         raise InvalidInput(
-            "a policy must be a table, a name, mine.py:Class, a class or an instance with init, "
-            f"select and observe, got {validation.short(policy)}"
+            "a policy must be a table, a name, mine.py:Class, a subclass of bsfl.Policy or an "
+            f"object of one, got {validation.short(policy)}"
         )
     settings = None if isinstance(policy, type) else POLICIES.plain(policy)
     return GivenPolicy.of(policy) if settings is None else {"policy": name, **settings}
@@ -158,6 +158,8 @@ def as_policy(label: str, policy: Any) -> Any:
 
 def check_label(label: str) -> None:
     """Check that a label can be the name of a folder and of a column."""
+    if not isinstance(label, str):
+        raise InvalidInput(f"a policy's label must be a text, got {validation.short(label)}")
     if not re.fullmatch(r"[\w.+-]+", label) or label.startswith("."):
         raise InvalidInput(f"a policy's label may hold letters, digits and . _ + -, got {label!r}")
     if len(label) > MAX_LABEL:
@@ -286,7 +288,7 @@ class Scenario(Part):
             if n_clients is None and isinstance(self.learning, Learning):
                 n_clients = self.learning.n_recorded()
             if n_clients is None:
-                raise InvalidInput("missing key 'n_clients'")
+                raise InvalidInput("missing key 'n_clients', and no file names the clients")
             self.__dict__["clients"] = self.clients.changed(n_clients=n_clients)
 
     def _check_round(self) -> None:

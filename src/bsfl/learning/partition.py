@@ -201,7 +201,7 @@ def by_client(
     known = np.unique(owner)
     if n_clients > len(known):
         raise InvalidInput(
-            f"n_clients must be at most {len(known)}, the clients of the data, got {n_clients}"
+            f"the data has {len(known)} clients, fewer than the {n_clients} of the scenario"
         )
     chosen = np.sort(rng.choice(known, n_clients, replace=False))
     order = np.argsort(owner, kind="stable")

@@ -49,6 +49,7 @@ POLICIES: Registry[type[Policy]] = Registry(
     },
     group="bsfl.policies",
     unlisted=("alternating",),
+    base=Policy,
 )
 ARMS.known.update(POLICIES)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bsfl import frame
+from bsfl import frame, validation
 from bsfl.experiments.results import alone_in
 from bsfl.experiments.tables import Table, number
 from bsfl.extras import optional_imports
@@ -99,6 +99,7 @@ class Report:
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, each in one step."""
+        validation.folder(folder)
         with alone_in(folder):
             numbers = json.dumps(self.numbers, indent=2) + "\n"
             replace_file(folder / "summary.json", numbers.encode())

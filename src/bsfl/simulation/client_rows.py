@@ -30,7 +30,9 @@ Cells = tuple[int, list[str]]
 
 def file_path(path: object) -> Path:
     """Return the path of a file that is a setting of a scenario."""
-    if not isinstance(path, str | Path) or not str(path):
+    if path in (None, ""):
+        raise InvalidInput("missing key 'path'")
+    if not isinstance(path, str | Path):
         raise InvalidInput(f"path must be the name of a file, got {path!r}")
     return Path(path)
 

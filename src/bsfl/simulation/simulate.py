@@ -71,6 +71,7 @@ def simulate(
         on_end: Is called with the counts of every client after the last round.
     """
     check_policy(policy)
+    validation.natural("rounds", rounds)
     validation.cohort_fits(cohort_size, clients.n_clients)
     if isinstance(plan, BufferPlan):
         one_each = RoundPlan(target_responses=1)

@@ -32,7 +32,8 @@ def test_no_policy_wins_without_reaching_the_target():
     made = summary(a=[np.inf, 3], b=[9, np.inf])
     assert winner(made) is None
     assert headline(made) == [
-        "The runs are too short: no policy reached accuracy 80.0% with every seed."
+        "No policy reached accuracy 80.0% with every seed; run longer, or set a lower "
+        "target_accuracy."
     ]
 
 

@@ -50,3 +50,8 @@ def test_the_intervals_must_be_those_of_all_clients():
             tau_max=2.0,
             availability=Intervals(np.zeros(4), np.ones(4), np.arange(5)),
         )
+
+
+def test_latencies_must_be_a_model():
+    with pytest.raises(InvalidInput, match=r"latency must have n_clients, draw, .* got \[1, 2\]"):
+        SimulatedClients(latency=[1, 2], tau_min=1.0, tau_max=9.0)

@@ -18,7 +18,7 @@ from bsfl.simulation.availability import AVAILABILITIES, read_state
 from bsfl.simulation.client_rows import file_path, read_numbers
 from bsfl.simulation.clients import MaliciousClients, SimulatedClients
 from bsfl.simulation.intervals import COLUMNS, MAX_S
-from bsfl.simulation.latency import MAX_SIGMA, Flaky, Latencies, Scaled, Swapped
+from bsfl.simulation.latency import LATENCIES, MAX_SIGMA, Flaky, Latencies, Scaled, Swapped
 from bsfl.simulation.populations import POPULATIONS, phone_features, read_trace
 from bsfl.types import FloatArray, IntArray, Rng
 
@@ -26,9 +26,8 @@ MAX_CLIENTS = 10_000_000
 """Clients of a simulation; so many take some GB of memory."""
 FIRST_ROUNDS = 3
 """Rounds whose draws distinguish clients that are given as objects."""
-LATENCIES = ("n_clients", "draw", "mean_inverse", "phase")
 AVAILABILITY = ("reachable",)
-"""Attributes that a custom population and a custom availability must have."""
+"""Attributes that a custom availability must have."""
 
 Count = Annotated[int, rule(validation.natural)]
 Positive = Annotated[float, rule(validation.positive)]

@@ -53,7 +53,10 @@ def headline(summary: Summary) -> list[str]:
     """
     best = winner(summary)
     if best is None:
-        return [f"The runs are too short: no policy reached {summary.target} with every seed."]
+        return [
+            f"No policy reached {summary.target} with every seed; run longer, or set a lower "
+            "target_accuracy."
+        ]
     sentences = (
         _result(summary, best),
         _significance(summary, best),

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bsfl import validation
+from bsfl._core.registry import check_kind
 from bsfl.errors import InvalidInput
 from bsfl.random import stream
 from bsfl.simulation.availability import Always, Availability
 from bsfl.simulation.intervals import Intervals
-from bsfl.simulation.latency import Latencies
+from bsfl.simulation.latency import LATENCIES, Latencies
 from bsfl.types import MAX_LOSS, BoolArray, FloatArray, IntArray, RoundReport
 
 
@@ -65,6 +66,7 @@ class SimulatedClients:
     ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_kind("latency", self.latency, LATENCIES)
         validation.positive("tau_min", self.tau_min)
         validation.positive("tau_max", self.tau_max)
         if self.tau_min > self.tau_max:

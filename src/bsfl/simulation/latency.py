@@ -16,6 +16,8 @@ from bsfl.errors import InvalidInput
 from bsfl.random import stream
 from bsfl.types import FloatArray, IntArray, Rng
 
+LATENCIES = ("n_clients", "draw", "mean_inverse", "phase")
+"""Attributes that every kind of latencies has."""
 MAX_SIGMA = 10.0
 """Standard deviation of the logarithm of a latency or a size; e^10 is 22,000 times."""
 N_NODES = 2001

@@ -15,7 +15,7 @@ def overall(summaries: Sequence[Summary]) -> list[str]:
         return [f"{summaries[0].scenario.name}: {headline(summaries[0])[0]}"]
     winners = [best for summary in summaries if (best := winner(summary))]
     if not winners:
-        return ["The runs are too short: no policy reached the target with every seed."]
+        return ["No policy reached the target with every seed; run longer."]
     firsts = Counter(best.label for best in winners)
     tied = Counter(label for best in winners for label in (best.label, *best.tied))
     most = max((firsts[label], tied[label]) for label in firsts)

@@ -10,11 +10,8 @@ import pytest
 from bsfl.errors import InvalidInput
 from bsfl.solvers import PROPOSALS, anneal, annealing, energy, solve_annealing, solve_exact
 
-PROPOSE = {
-    "swap": annealing._swap,
-    "symmetric": annealing._symmetric,
-    "drop-weakest": annealing._drop_weakest,
-}
+PROPOSE = annealing.PROPOSE
+UNIFORM = ("swap", "symmetric", "drop-weakest")
 
 
 def neighbours(proposal, u, g, cohort):
@@ -36,7 +33,7 @@ def neighbours(proposal, u, g, cohort):
     }
 
 
-@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize("proposal", UNIFORM)
 @pytest.mark.parametrize("seed", range(5))
 def test_proposals_are_uniform_over_their_neighbourhood(proposal, seed):
     rng = np.random.default_rng(seed)
@@ -52,6 +49,23 @@ def test_proposals_are_uniform_over_their_neighbourhood(proposal, seed):
     mean = n_draws / len(expected)
     # five standard deviations of a binomial count around its mean
     assert max(abs(n - mean) for n in seen.values()) < 5 * mean**0.5
+
+
+def test_newcomer_first_by_hand():
+    """Members 1 and 3, lowest u 2 (client 1), lowest g 1 (client 3); outsiders 0, 2 and 4.
+
+    By u, outsiders 2 and 4 are above client 1 and replace it, outsider 0 replaces any member. By g,
+    outsiders 0 and 2 are above client 3 and replace it, outsider 4 replaces any member. Every
+    outsider and either value has the same probability, 1 / 6.
+    """
+    u, g = np.array([1.0, 2.0, 3.0, 5.0, 4.0]), np.array([4.0, 3.0, 2.0, 1.0, 0.0])
+    walk = annealing._Walk(u, g, np.array([1, 3]), 1.0)
+    draw, n_draws = Random(0), 24_000
+    seen = Counter(PROPOSE["newcomer-first"](walk, draw.random) for _ in range(n_draws))
+    twelfths = {(1, 0): 1, (3, 0): 3, (1, 2): 2, (3, 2): 2, (1, 4): 3, (3, 4): 1}
+    assert set(seen) == set(twelfths) <= neighbours("symmetric", u, g, [1, 3])
+    for swap, n in twelfths.items():  # five standard deviations
+        assert abs(seen[swap] - n_draws * n / 12) < 5 * (n_draws * n / 12) ** 0.5
 
 
 @pytest.mark.parametrize("proposal", PROPOSALS)

@@ -1,13 +1,15 @@
 """Simulated annealing, the paper's solver, as a reference for the exact one.
 
-The exact solver is faster and never worse; this module measures by how much. It has the
-three neighbourhoods that the name ALSA could mean:
+The exact solver is faster and never worse; this module measures by how much. In ALSA two cohorts
+are neighbours if they differ in one client, which has the lowest u or the lowest g in its cohort.
+The paper does not say how a neighbour is drawn; the win rate that it reports needs the second way:
 
-    swap          SA: replace a uniform member by a uniform outsider
-    symmetric     ALSA as published: the two cohorts differ in one client, which has the lowest u or
-                  the lowest g in its cohort; drawn uniformly from that neighbourhood
-    drop-weakest  the accelerating half of it: replace the member with the lowest u or the lowest
-                  g, with equal probability, by a uniform outsider
+    swap            SA: replace a uniform member by a uniform outsider
+    newcomer-first  ALSA: draw an outsider, and u or g with equal probability; if the outsider is
+                    above the lowest member, it replaces that member, else a uniform member
+    symmetric       ALSA, drawn uniformly from the neighbourhood
+    drop-weakest    half of the neighbourhood: replace the member with the lowest u or the lowest
+                    g, with equal probability, by a uniform outsider
 
 A step costs O(log m) comparisons: the members are kept sorted by u and by g, and the energy is
 updated, never recomputed.
@@ -26,7 +28,7 @@ from bsfl import validation
 from bsfl.solvers.exact import check_problem
 from bsfl.types import FloatArray, IntArray, Rng
 
-Proposal = Literal["swap", "symmetric", "drop-weakest"]
+Proposal = Literal["swap", "newcomer-first", "symmetric", "drop-weakest"]
 PROPOSALS: tuple[Proposal, ...] = get_args(Proposal)
 
 
@@ -68,7 +70,7 @@ def anneal(
     delta_max = float((np.ptp(finite) if len(finite) else 0.0) + alpha * np.ptp(g))
     walk = _Walk(u, g, rng.choice(len(u), m, replace=False), alpha / m)
     draw = Random(int(rng.integers(2**63)))
-    propose = {"swap": _swap, "symmetric": _symmetric, "drop-weakest": _drop_weakest}[proposal]
+    propose = PROPOSE[proposal]
 
     best, best_energy = walk.inside[:], walk.energy
     energies = [walk.energy]
@@ -162,6 +164,14 @@ def _swap(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
     return _pick(walk.inside, draw), _pick(walk.outside, draw)
 
 
+def _newcomer_first(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
+    outsider = _pick(walk.outside, draw)
+    order = walk.by_u if draw() < 0.5 else walk.by_g
+    lowest = order.weakest()
+    is_above = order.rank[outsider] > order.rank[lowest]
+    return (lowest if is_above else _pick(walk.inside, draw)), outsider
+
+
 def _drop_weakest(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
     order = walk.by_u if draw() < 0.5 else walk.by_g
     return order.weakest(), _pick(walk.outside, draw)
@@ -191,3 +201,12 @@ def _symmetric(walk: _Walk, draw: Callable[[], float]) -> tuple[int, int]:
         outsider = _pick(walk.by_g.by_rank, draw, n_rarer)
         if walk.by_u.rank[outsider] >= n_slower:
             return member, outsider
+
+
+PROPOSE: dict[str, Callable[[_Walk, Callable[[], float]], tuple[int, int]]] = {
+    "swap": _swap,
+    "newcomer-first": _newcomer_first,
+    "symmetric": _symmetric,
+    "drop-weakest": _drop_weakest,
+}
+"""For each proposal, how the member that leaves and the outsider that enters are drawn."""

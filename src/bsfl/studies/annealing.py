@@ -24,8 +24,9 @@ STATES = ("last_state", "best_state")
 """States of a walk that are compared: the last, as in the paper, and the best visited."""
 NAMES = {
     "swap": "SA (swap)",
-    "symmetric": "ALSA as published (symmetric)",
-    "drop-weakest": "ALSA, accelerating half (drop-weakest)",
+    "newcomer-first": "ALSA (newcomer first)",
+    "symmetric": "ALSA (uniform)",
+    "drop-weakest": "ALSA (drop the weakest only)",
 }
 
 

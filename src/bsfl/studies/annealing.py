@@ -186,7 +186,7 @@ def annealing_plot(paths: dict[str, FloatArray], optimum: float, games: dict[str
             Panel(
                 x="step",
                 y="energy of the current state",
-                title=f"25 of 500 clients, mean of {n_runs} runs with 95 % bands",
+                title=f"25 of 500 clients, median and quartiles of {n_runs} runs",
                 marks=[Rule(at=optimum, label="exact optimum"), *walks],
             ),
             Panel(

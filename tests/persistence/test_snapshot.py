@@ -183,6 +183,16 @@ def test_missing_arrays_are_rejected(saved):
         saved.write_bytes(content)
 
 
+def test_an_id_that_is_too_long_is_rejected(saved):
+    def lengthen(header, arrays):
+        text = arrays["ids/ids-text"].tobytes() + b"e" * 1000
+        arrays["ids/ids-text"] = np.frombuffer(text, np.uint8)
+        arrays["ids/ids-length"][-1] += 1000
+
+    with pytest.raises(CorruptFile, match="at most 1,000 characters"):
+        Scheduler.load(forged(saved, lengthen))
+
+
 HEADERS = [("seq", -1), ("seq", "x"), ("clock_s", NAN), ("clock_s", None), ("n_rows", 6)]
 HEADERS += [("n_rows", -1), ("plan", {}), ("plan", None), ("plan", {"m": 1}), ("seed", -1)]
 HEADERS += [("max_open_rounds", 0), ("schema", 0), ("schema", "x"), ("feature_columns", 3)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bsfl.studies.advice import read_log, search
+from bsfl.studies.advice import Advice, read_log, search
 from bsfl.studies.advice.search import Search, can_evaluate, first_settings, read_trials
 from bsfl.studies.advice.trials import ResampledFleets, Setting, run_setting
 from bsfl.studies.study import Effort
@@ -58,11 +58,14 @@ def test_a_damaged_line_is_ignored(tmp_path):
     assert read_trials(file) == {"a": {"x": 1.0}}
 
 
-def test_large_cohorts_can_be_evaluated_with_every_policy(tmp_path):
+def test_large_cohorts_can_be_advised_with_every_policy(tmp_path):
     rng = np.random.default_rng(2)
     seconds = np.exp(rng.normal(2.0, 0.6, (4, 130)))
     rows = [f"c{k},{min(x, 60.0):.4g}" for of_round in seconds for k, x in enumerate(of_round)]
     (tmp_path / "log.csv").write_text("client,latency_s\n" + "\n".join(rows) + "\n")
+    advice = Advice(log=tmp_path / "log.csv", cohort_size=39, rounds=8)
+    found = advice.play(tmp_path / "out", Effort(jobs=1, seeds=1)).numbers
+    assert found["recommended"]["setting"]["cohort_size"] == 39
     plan = Setting(policy="random", cohort_size=39, deadline_s=60.0)
     clients = ResampledFleets.of(read_log(tmp_path / "log.csv")).fleet(0)
     for name in (one for one in search.POLICIES if can_evaluate(one)):

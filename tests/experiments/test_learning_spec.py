@@ -7,12 +7,12 @@ import pytest
 pytest.importorskip("jax", reason="training needs the extra sim")
 
 from bsfl.errors import InvalidInput
-from bsfl.experiments import parse_scenario, run_scenario
-from lessons import content, scenario
+from bsfl.experiments import run_scenario
+from small_scenario import parse, parse_training
 
 
 def test_data_sizes_of_the_clients_are_those_of_the_partition():
-    uneven = scenario(partition={"kind": "quantity", "sigma": 1.0, "quality": [0.5, 1.0]})
+    uneven = parse_training(partition={"kind": "quantity", "sigma": 1.0, "quality": [0.5, 1.0]})
     partition = uneven.learning.make_partition(20, seed=3)
     clients = uneven.simulated_clients(3)
     assert clients.samples.tolist() == partition.sizes.tolist()
@@ -44,8 +44,8 @@ SHARED = {"kind": "iid", "samples": 2000, "reuse": True, "quality": [0.0, 1.0]}
     ],
 )
 def test_mistakes_are_named_with_their_table(learning, message):
-    with pytest.raises(InvalidInput, match=f"^lessons.toml .*{message}"):
-        scenario(**learning)
+    with pytest.raises(InvalidInput, match=f"^study.toml .*{message}"):
+        parse_training(**learning)
 
 
 @pytest.mark.parametrize(
@@ -59,27 +59,21 @@ def test_mistakes_are_named_with_their_table(learning, message):
 def test_a_partition_that_cannot_be_made_is_named_before_anything_runs(
     tmp_path, partition, message
 ):
-    with pytest.raises(InvalidInput, match=rf"^lessons .*{message}"):
-        run_scenario(scenario(partition=partition), tmp_path / "out", jobs=1)
+    with pytest.raises(InvalidInput, match=rf"^study .*{message}"):
+        run_scenario(parse_training(partition=partition), tmp_path / "out", jobs=1)
     assert not (tmp_path / "out").exists()
 
 
-def test_data_comes_from_one_table_and_a_run_has_an_end():
-    both = content()
-    both["clients"]["data"] = {"mean_samples": 10}
+def test_one_table_says_how_much_data_there_is():
     with pytest.raises(InvalidInput, match="both say how much data there is"):
-        parse_scenario(both, name="x", file="x.toml")
-    neither = content()
-    del neither["time_s"]
-    with pytest.raises(InvalidInput, match="missing key 'rounds' or 'time_s'"):
-        parse_scenario(neither, name="x", file="x.toml")
+        parse(learning={"dataset": "linear"}, clients__data={"mean_samples": 10})
 
 
 @pytest.mark.slow
 def test_the_fast_engine_is_chosen_in_the_scenario(tmp_path):
     """Two runs have equal bytes, and the manifest names numba."""
     pytest.importorskip("numba")
-    fast = scenario(**IMAGES, batch_size=100, evaluate_every_s=300.0, engine="fast")
+    fast = parse_training(**IMAGES, batch_size=100, evaluate_every_s=300.0, engine="fast")
     short = fast.changed(time_s=40.0, seeds=1)
     one, two = (run_scenario(short, tmp_path / name, jobs=1) for name in ("one", "two"))
     for run in one.runs():

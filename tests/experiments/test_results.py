@@ -48,17 +48,14 @@ def test_another_scenario_is_kept_out(finished):
         run_scenario(parse(rounds=31), finished.folder, jobs=1)
 
 
-def test_title_and_seeds_change_no_run(folder):
-    assert run_scenario(parse(title="other", seeds=1), folder, jobs=1).missing() == []
+def test_title_seeds_and_the_name_of_a_policy_change_no_run(folder):
+    other = parse(title="other", seeds=1, policies__random={})
+    run_scenario(other, folder, jobs=1)
     assert open_results(folder).seeds == 2
-
-
-def test_a_policy_under_its_own_name_may_be_named_or_not(tmp_path):
-    run_scenario(parse(policies__random={}), tmp_path, seeds=1, jobs=1)
-    named = parse(policies__random={"policy": "random"})
-    assert run_scenario(named, tmp_path, seeds=1, jobs=1).missing() == []
+    named = parse(policies__random={"policy": "random"}, seeds=1)
+    assert Results(folder, named, 1).missing() == []
     with pytest.raises(InvalidInput, match=r"differs in policies\.random"):
-        run_scenario(parse(policies__random={"policy": "age"}), tmp_path, seeds=1, jobs=1)
+        run_scenario(parse(policies__random={"policy": "age"}), folder, seeds=1, jobs=1)
 
 
 def test_missing_results_are_named(tmp_path):

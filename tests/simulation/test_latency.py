@@ -1,6 +1,6 @@
 """Latency models: what is drawn agrees with what is promised."""
 
-from math import erf, exp, log, pi, sqrt
+from math import erf, exp, log, sqrt
 
 import numpy as np
 import pytest
@@ -18,18 +18,8 @@ from bsfl.simulation import (
 )
 
 
-def phi(x):
-    return exp(-x * x / 2) / sqrt(2 * pi)
-
-
 def cdf(x):
     return 0.5 * (1 + erf(x / sqrt(2)))
-
-
-def mean_of_clipped_normal(mu, sd, low, high):
-    """E[clip(N(mu, sd), low, high)] in closed form."""
-    a, b = (low - mu) / sd, (high - mu) / sd
-    return low * cdf(a) + high * (1 - cdf(b)) + mu * (cdf(b) - cdf(a)) + sd * (phi(a) - phi(b))
 
 
 def mean_inverse_of_clipped_lognormal(median, sigma, low, high):
@@ -38,14 +28,6 @@ def mean_inverse_of_clipped_lognormal(median, sigma, low, high):
     a, b = (log(low) - mu) / sigma, (log(high) - mu) / sigma
     inside = exp(-mu + sigma**2 / 2) * (cdf(b + sigma) - cdf(a + sigma))
     return cdf(a) / low + inside + (1 - cdf(b)) / high
-
-
-def test_true_means_equal_the_closed_form_of_the_inverse_normal():
-    # 0.1 / tau = clip(N(rate, sd), 0.1, 1), whose mean is known
-    rate, sd = np.array([0.11, 0.18, 0.95]), np.array([0.03, 0.01, 0.02])
-    model = inverse_normal(rate, sd, work=0.1, low=0.1, high=1.0)
-    expected = [mean_of_clipped_normal(r, s, 0.1, 1.0) for r, s in zip(rate, sd, strict=True)]
-    assert 0.1 * model.mean_inverse(1, 0.1, 1.0) == pytest.approx(expected, rel=3e-6)
 
 
 def test_true_means_equal_the_closed_form_of_the_lognormal():

@@ -44,14 +44,6 @@ def test_no_policy_wins_by_selecting_clients_that_are_not_available(plan):
         list(rounds)
 
 
-def test_a_policy_may_return_a_list():
-    class Lists(UniformRandom):
-        def select(self, state, context, rng):
-            return super().select(state, context, rng).tolist()
-
-    assert len(list(simulate(Lists(), lognormal_clients(), cohort_size=3, rounds=5))) == 5
-
-
 @pytest.mark.parametrize(
     ("policy", "changes", "message"),
     [

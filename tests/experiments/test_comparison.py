@@ -12,8 +12,8 @@ import pytest
 import bsfl
 from bsfl.errors import InvalidInput, MissingExtra
 from bsfl.experiments import open_results, run_scenario, summarise
-from bsfl.learning import Evaluation, Update
 from bsfl.simulation import SimulatedClients, lognormal
+from small_clients import HalfWay
 from small_scenario import SMALL, parse
 
 QUIET = {"jobs": 1, "progress": False}
@@ -39,29 +39,6 @@ class LeastServed(bsfl.Policy):
 
     def observe(self, state, context, report):
         state.invitations[report.invited] += 1
-
-
-@dataclass(frozen=True)
-class MeanTask:
-    """Clients hold one number each, and the model is to be their mean."""
-
-    first: float = 0.0
-    n_clients, samples = 12, np.arange(1, 13)
-
-    def init(self, seed):
-        return self.first
-
-    def train(self, params, clients, *, t, seed):
-        return [
-            Update(client=k, params=params + 0.5 * (k - params), loss=1.0, samples=1)
-            for k in clients.tolist()
-        ]
-
-    def aggregate(self, params, updates, weights):
-        return sum(w * u.params for w, u in zip(weights, updates, strict=True)) or params
-
-    def evaluate(self, params):
-        return Evaluation(loss=(params - 5.5) ** 2)
 
 
 def twelve(seed=0):
@@ -126,11 +103,11 @@ def test_printed_it_is_headline_and_table_and_a_notebook_shows_the_same():
 
 
 def test_clients_with_a_custom_task():
-    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_CLIENTS)
+    found = bsfl.compare(["pace", "random"], twelve(), HalfWay(50.0), **OF_CLIENTS)
     records = found.results.records("random")[0]
-    assert records["test_loss"][-1] < records["test_loss"][0] < 5.5**2
+    assert records["test_loss"][-1] < records["test_loss"][0] < 50.0
     assert " reached loss " in found.headline()
-    made = bsfl.compare(["random"], twelve, lambda n_clients, rng: MeanTask(), **OF_CLIENTS)
+    made = bsfl.compare(["random"], twelve, lambda n_clients, rng: HalfWay(50.0), **OF_CLIENTS)
     assert made.summary.target.column == "test_loss"
     seed_0, seed_1 = made.results.column("random", "clock_s")
     assert seed_0.tolist() == found.results.column("random", "clock_s")[0].tolist()
@@ -140,7 +117,7 @@ def test_clients_with_a_custom_task():
 def test_a_task_replaces_what_a_scenario_trains_and_the_sizes_of_data():
     sized = replace(twelve(), samples=np.full(12, 5.0))
     for given in (sized, parse(clients__data={"mean_samples": 50}), parse()):
-        found = bsfl.compare("random", given, MeanTask(), **OF_CLIENTS)
+        found = bsfl.compare("random", given, HalfWay(50.0), **OF_CLIENTS)
         assert found.summary.target.column == "test_loss"
 
 
@@ -165,7 +142,7 @@ def test_a_folder_of_something_else_is_rejected(tmp_path):
             return object.__repr__(self)
 
     def compare(**changes):
-        given = {"policies": LeastServed(2), "scenario": twelve(), "task": MeanTask(2.0)}
+        given = {"policies": LeastServed(2), "scenario": twelve(), "task": HalfWay(2.0)}
         bsfl.compare(**{"folder": tmp_path / "out"} | given | OF_CLIENTS | changes)
 
     compare()
@@ -174,11 +151,11 @@ def test_a_folder_of_something_else_is_rejected(tmp_path):
         ({"policies": LeastServed(1)}, "differs in policies.LeastServed"),
         ({"scenario": twelve(3)}, "differs in clients"),
         ({"rounds": 9}, "differs in rounds"),
-        ({"task": MeanTask(3.0)}, r"differs in learning\)"),
+        ({"task": HalfWay(3.0)}, r"differs in learning\)"),
     ):
         with pytest.raises(InvalidInput, match=message):
             compare(**changes)
-    for i, hidden in enumerate(({"policies": Opaque()}, {"task": lambda n, rng: MeanTask()})):
+    for i, hidden in enumerate(({"policies": Opaque()}, {"task": lambda n, rng: HalfWay(50.0)})):
         compare(**hidden, folder=tmp_path / str(i))
         with pytest.raises(InvalidInput, match="nothing shows whether .* is the same"):
             compare(**hidden, folder=tmp_path / str(i))
@@ -200,8 +177,12 @@ def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
     del found
     gc.collect()
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InvalidInput, match=r"^\w+ \[policies.oort\]: .*needs losses"):
-        bsfl.compare("oort", twelve(), **OF_CLIENTS)
+    for policy, changes, message in (
+        ("oort", {}, r"^\w+ \[policies.oort\]: .*needs losses"),
+        ("random", {"jobs": 0}, "jobs must be -1 or a whole number of at least 1, got 0"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            bsfl.compare(policy, twelve(), **OF_CLIENTS | changes)
     assert not list(tmp_path.iterdir())
 
 
@@ -244,15 +225,16 @@ def test_seeds_may_be_named():
     ("changes", "message"),
     [
         ({"policies": ["random", bsfl.UniformRandom()]}, "two policies are called 'random'"),
+        ({"policies": []}, "at least one policy"),
         ({"policies": ["rndom"]}, "unknown policy 'rndom'; did you mean 'random'?"),
         ({"policies": 3}, "a policy must be a table, a name, mine.py:Class, a subclass"),
-        ({"policies": MeanTask}, "an object of one, got <class .*MeanTask"),
+        ({"policies": HalfWay}, "an object of one, got <class .*HalfWay"),
         ({"policies": {1: "random"}}, "a policy's label must be a text, got 1"),
         ({"cohort_size": None}, "clients need cohort_size=..., and rounds="),
         ({"seeds": "3"}, "seeds must be a whole number of at least 1, got '3'"),
         ({"seeds": ["3"]}, "seeds must be a number, or seeds that follow"),
         ({"scenario": "phones", "time_s": -5.0}, "time_s must be a finite number above 0"),
-        ({"scenario": "phones", "task": MeanTask()}, "must have the 100 clients, got 12"),
+        ({"scenario": "phones", "task": HalfWay(50.0)}, "must have the 100 clients, got 12"),
         ({"scenario": 3}, "scenario must be a name, a .*; got 3$"),
         ({"scenario": lambda seed: 3}, "must return SimulatedClients, got 3"),
         ({"task": "mine.py:Task"}, "task must be a task, or a .*, got 'mine.py:Task'$"),
@@ -273,7 +255,7 @@ def test_a_missing_extra_is_named_before_anything_runs(monkeypatch):
 
 @pytest.mark.slow
 def test_figures_and_pages(tmp_path):
-    found = bsfl.compare(["pace", "random"], twelve(), MeanTask(), **OF_CLIENTS)
+    found = bsfl.compare(["pace", "random"], twelve(), HalfWay(50.0), **OF_CLIENTS)
     found.plot().savefig(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert found.plot()._repr_png_().startswith(b"\x89PNG"), "a notebook shows it"

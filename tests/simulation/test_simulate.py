@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.learning import Evaluation, Update
 from bsfl.policies import BSFL, F3ast, Genie, Luo, UniformRandom
 from bsfl.policy import Policy
 from bsfl.rounds import BufferPlan, staleness_weight
@@ -22,9 +21,7 @@ from bsfl.simulation import (
     simulate,
 )
 from bsfl.types import OK, TIMEOUT, RoundPlan, RoundReport
-from small_clients import lognormal_clients, steady_clients
-
-SAMPLES = np.array([1, 2, 3, 4, 5, 6])
+from small_clients import HalfWay, lognormal_clients, steady_clients
 
 
 class Cheats(UniformRandom):
@@ -142,27 +139,6 @@ def test_policies_get_reports_and_no_truth():
     list(simulate(Nosy(), lognormal_clients(), cohort_size=3, rounds=3))
 
 
-class Walk:
-    """A task in one dimension: a client moves the model half of the way to its own number."""
-
-    n_clients, samples = 6, SAMPLES
-
-    def init(self, seed):
-        return np.array(0.0)
-
-    def train(self, params, clients, *, t, seed):
-        return [
-            Update(client=k, params=params + (k + 1 - params) / 2, loss=float(k), samples=k + 1)
-            for k in clients.tolist()
-        ]
-
-    def aggregate(self, params, updates, weights):
-        return sum(w * u.params for w, u in zip(weights, updates, strict=True))
-
-    def evaluate(self, params):
-        return Evaluation(loss=float(params))
-
-
 @dataclass(frozen=True)
 class InTurn(Policy):
     """Selects the available clients with the fewest invitations; keeps what it observes.
@@ -228,7 +204,7 @@ def test_an_overdue_client_is_reported_once_and_is_free_again():
 
 def test_a_late_response_is_applied_with_its_staleness():
     # round 1: 0 and 1 respond (targets 1, 2; weights 1/3, 2/3), 2 needs 9 s of 5 + 4
-    training = Training(Walk(), seed=0)
+    training = Training(HalfWay(n_clients=6), seed=0)
     clients, plan = steady_clients(3, 5, 9, 4, 4, 50), synchronous("apply", over_selection=1.5)
     records, policy = play(clients, plan, 2, training)
     assert (1, 2, OK, 9.0, False) in policy.reports, "late, and not dropped"
@@ -270,7 +246,9 @@ def buffered_reference(latencies, concurrency, buffer, versions):
 def test_buffered_rounds_equal_a_plain_reference(concurrency, buffer):
     latencies = [3.0, 5.0, 12.0, 4.0, 7.0, 2.5]
     plan = BufferPlan(concurrency=concurrency, buffer=buffer)
-    records, policy = play(steady_clients(*latencies), plan, 5, Training(Walk(), seed=0))
+    records, policy = play(
+        steady_clients(*latencies), plan, 5, Training(HalfWay(n_clients=6), seed=0)
+    )
     expected = buffered_reference(latencies, concurrency, buffer, 5)
     assert [r.clock_s for r in records] == pytest.approx([clock for clock, _ in expected])
     assert [r.test_loss for r in records] == pytest.approx([w for _, w in expected])
@@ -303,7 +281,7 @@ def test_weights_of_a_policy_move_the_model(plan, moved):
         def weights(self, state, context, clients):
             return np.full(len(clients), 0.1)
 
-    clients, training = steady_clients(1, 1, 1, 1, 1, 1), Training(Walk(), seed=0)
+    clients, training = steady_clients(1, 1, 1, 1, 1, 1), Training(HalfWay(n_clients=6), seed=0)
     policy = Weighty([], [])
     (record,) = simulate(policy, clients, cohort_size=2, rounds=1, training=training, plan=plan)
     # clients 0 and 1 move 0 by 1/2 and 1: 0.1 x 0.5 + 0.1 x 1 in one round; in a buffer they respond
@@ -318,8 +296,10 @@ def test_weights_of_a_policy_move_the_model(plan, moved):
 def test_unbiased_weights_lead_to_the_mean_of_all_data(policy):
     """A client with more data, or a faster one, is selected more often and weighs less for it."""
     latency = Recorded([np.array([s]) for s in (3.0, 5.0, 12.0, 4.0, 7.0, 2.5)])
-    clients = SimulatedClients(latency=latency, tau_min=0.1, tau_max=100.0, samples=SAMPLES * 1.0)
-    training = Training(Walk(), seed=0)
+    clients = SimulatedClients(
+        latency=latency, tau_min=0.1, tau_max=100.0, samples=np.arange(1.0, 7.0)
+    )
+    training = Training(HalfWay(n_clients=6), seed=0)
     records = simulate(policy, clients, cohort_size=2, rounds=1500, training=training)
     model = np.array([record.test_loss for record in records])[300:]
     # clients draw the model to 1, ..., 6 with weights 1/21, ..., 6/21: to 91/21 = 4.33

@@ -1,7 +1,10 @@
-"""A few simulated clients for tests."""
+"""A few simulated clients for tests, and what they train."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
+from bsfl.learning import Evaluation, Update
 from bsfl.simulation import SimulatedClients, lognormal
 from bsfl.simulation.latency import Recorded
 
@@ -17,3 +20,30 @@ def steady_clients(*latencies, tau_max=100.0):
     """Return clients of which client k always takes latencies[k]."""
     known = [np.array([seconds]) for seconds in latencies]
     return SimulatedClients(latency=Recorded(known), tau_min=0.1, tau_max=tau_max)
+
+
+@dataclass(frozen=True)
+class HalfWay:
+    """A task in one dimension: client k, with k + 1 samples, moves the model half way to k + 1."""
+
+    first: float = 0.0
+    n_clients: int = 12
+
+    @property
+    def samples(self):
+        return np.arange(1, self.n_clients + 1)
+
+    def init(self, seed):
+        return np.array(self.first)
+
+    def train(self, params, clients, *, t, seed):
+        return [
+            Update(client=k, params=params + (k + 1 - params) / 2, loss=float(k), samples=k + 1)
+            for k in clients.tolist()
+        ]
+
+    def aggregate(self, params, updates, weights):
+        return sum(w * u.params for w, u in zip(weights, updates, strict=True))
+
+    def evaluate(self, params):
+        return Evaluation(loss=float(params))

@@ -41,3 +41,18 @@ def parse(**changes):
         else:
             table[keys[-1]] = value
     return parse_scenario(content, name="study", file="study.toml")
+
+
+def parse_training(**learning):
+    """Return a scenario that trains a regression in a moment, for 400 virtual seconds."""
+    linear = {"dataset": "linear", "learning_rate": 0.02, "evaluate_every_s": 60.0}
+    return parse(
+        rounds=None,
+        time_s=400.0,
+        cohort_size=4,
+        clients__n_clients=20,
+        clients__tau_max=40.0,
+        objective=None,
+        learning=linear | learning,
+        policies={"bsfl": {"alpha": 2.0}, "random": {}},
+    )

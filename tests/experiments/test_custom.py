@@ -1,6 +1,5 @@
-"""What a user brings: policy, latencies, availability, split, data and task, by file or entry point."""
+"""Custom policies, latencies, availability, partitions, data and tasks, by file or entry point."""
 
-import json
 import sys
 from importlib.metadata import EntryPoint
 
@@ -9,7 +8,7 @@ import pytest
 
 import bsfl
 from bsfl.errors import InvalidInput
-from bsfl.experiments import open_results, read_scenario, run_scenario, summarise
+from bsfl.experiments import open_results, read_manifest, read_scenario, run_scenario, summarise
 from bsfl.experiments.learning_spec import TASKS
 from bsfl.experiments.reading import digests, executed_files
 from bsfl.learning.datasets import CATALOGUE
@@ -132,96 +131,79 @@ def home(tmp_path, monkeypatch):
 
 
 def written(home, more="", **changes):
-    text = SCENARIO
+    text = SCENARIO + more
     for old, new in changes.items():
         text = text.replace(old, new)
-    (home / "own.toml").write_text(text + more)
+    (home / "own.toml").write_text(text)
     return home / "own.toml"
 
 
-def test_everything_in_a_scenario_may_stand_in_a_file_of_ones_own(home):
+def test_all_components_of_a_scenario_may_be_in_a_custom_file(home):
     scenario = read_scenario(written(home, TASK))
     clients = scenario.simulated_clients(0)
     assert scenario.policy("mine", clients).patience == 5
     assert clients.available(1, 0.0).tolist() == list(range(1, 12, 2))
     draws = np.array([clients.latency.draw(t, np.random.default_rng(t)) for t in range(300)])
-    assert draws.shape == (300, 12)
     exact = clients.latency.mean_inverse(1, 0.1, 60.0)
     assert np.mean(1 / np.clip(draws, 0.1, 60.0), axis=0) == pytest.approx(exact, rel=0.3)
-    task = scenario.training(0).task
-    assert task.step == 0.25
+    assert scenario.training(0).task.step == 0.25
     results = run_scenario(scenario, home / "out", jobs=1)
     losses = results.records("mine")[0]["test_loss"]
     assert losses[-1] < losses[0]
     again = open_results(home / "out")
     assert again.records("mine")[0].tobytes() == results.records("mine")[0].tobytes()
+    assert list(read_manifest(home / "out")["files"]) == [str(home / "mine.py")]
 
 
 @pytest.mark.slow
-def test_data_and_split_of_ones_own_are_trained(home):
+def test_custom_data_and_partitions_are_trained(home):
     scenario = read_scenario(written(home, LEARNING))
-    assert scenario.simulated_clients(0).samples.tolist() == [14.0] * 4 + [13.0] * 8, (
-        "160 of 200 over 12"
-    )
+    sizes = scenario.simulated_clients(0).samples.tolist()
+    assert sizes == [14.0] * 4 + [13.0] * 8, "160 of 200 over 12"
     results = run_scenario(scenario, home / "out", seeds=1, jobs=1)
     records = results.records("mine")[0]
     assert records["test_accuracy"][-1] > 0.9, "two blobs, more than two deviations apart"
 
 
 @pytest.mark.parametrize(
-    ("registry", "value", "name"),
+    ("registry", "value"),
     [
-        (POLICIES, "bsfl:UniformRandom", "random"),
-        (POPULATIONS, "bsfl.simulation:lognormal", None),
-        (AVAILABILITIES, "bsfl.simulation.availability:always", "always"),
-        (PARTITIONS, "bsfl.learning.partition:iid", "iid"),
-        (CATALOGUE, "bsfl.learning.datasets:load_any", None),
-        (TASKS, "bsfl.learning:Task", None),
+        (POLICIES, "bsfl:UniformRandom"),
+        (POPULATIONS, "bsfl.simulation:lognormal"),
+        (AVAILABILITIES, "bsfl.simulation.availability:always"),
+        (PARTITIONS, "bsfl.learning.partition:iid"),
+        (CATALOGUE, "bsfl.learning.datasets:load_any"),
+        (TASKS, "bsfl.learning:Task"),
     ],
-    ids=lambda value: value.what if hasattr(value, "what") else None,
+    ids=lambda value: getattr(value, "what", ""),
 )
-def test_every_kind_knows_entry_points(registry, value, name, monkeypatch):
+def test_every_kind_has_entry_points(registry, value, monkeypatch):
     point = EntryPoint("theirs", value, registry.group)
     monkeypatch.setitem(registry.__dict__, "_installed", {"theirs": point})
     assert registry.group.startswith("bsfl.")
     assert registry.find("theirs") is point.load()
     assert "theirs" in list(registry)
-    if name:
-        assert registry.find("theirs") is registry.find(name)
+
+
+PLACE_LATENCY, PLACE_ONLINE = r"\[clients.latency\]: ", r"\[clients.availability\]: "
 
 
 @pytest.mark.parametrize(
-    ("changes", "more", "message"),
+    ("old", "new", "message"),
     [
-        (
-            {"mine.py:gamma": "mine.py:gama"},
-            "",
-            r"\[clients.latency\]: .*mine.py has no 'gama'; did",
-        ),
-        ({"shape = 3.0": "shap = 3.0"}, "", r"\[clients.latency\]: .*'shap'; did you mean 'shape'"),
-        ({"mine.py:gamma": "mine.py:Rule"}, "", r"Rule must take n_clients, rng, and settings"),
-        (
-            {"mine.py:gamma": "mine.py:OddRounds", "shape": "first"},
-            "",
-            "must have n_clients, draw,",
-        ),
-        ({"mine.py:OddRounds": "mine.py:gamma", "first": "shape"}, "", "must have reachable"),
-        ({"first = 0": "second = 0"}, "", r"\[clients.availability\]: .*'second'"),
-        ({"patience": "patient"}, "", r"\[policies.mine\]: .*'patient'; did you mean 'patience'"),
-        ({}, TASK.replace("step", "stap"), r"\[learning\]: .*'stap'; did you mean 'step'"),
-        ({}, TASK.replace(":Mean", ":Man"), r"\[learning\]: .*has no 'Man'; did you mean 'Mean'"),
-        (
-            {},
-            LEARNING.replace(":by_turns", ":by_turn"),
-            r"\[learning.partition\]: .*has no 'by_turn'; did you mean 'by_turns'",
-        ),
-        ({}, LEARNING.replace(":blobs", ":blob"), "has no 'blob'; did you mean 'blobs'"),
+        (":gamma", ":gama", PLACE_LATENCY + ".*mine.py has no 'gama'; did"),
+        (":gamma", ":Rule", PLACE_LATENCY + ".*Rule must take n_clients, rng, and settings"),
+        (':gamma"\nshape', ':OddRounds"\nfirst', PLACE_LATENCY + ".*must have n_clients, draw,"),
+        ("shape", "shap", PLACE_LATENCY + ".*'shap'; did you mean 'shape'"),
+        (':OddRounds"\nfirst', ':gamma"\nshape', PLACE_ONLINE + ".*must have reachable"),
+        ("patience", "patient", r"\[policies.mine\]: .*'patient'; did you mean 'patience'"),
+        ("step", "stap", r"\[learning\]: .*'stap'; did you mean 'step'"),
+        (TASK, LEARNING.replace(":by_turns", ":by_turn"), r"\[learning.partition\]: .*'by_turn'"),
+        (TASK, LEARNING.replace(":blobs", ":blob"), "has no 'blob'; did you mean 'blobs'"),
     ],
 )
-def test_a_mistake_in_a_custom_thing_is_named_before_anything_is_written(
-    home, changes, more, message
-):
-    scenario = read_scenario(written(home, more, **changes))
+def test_a_mistake_in_a_custom_file_is_named_before_anything_is_written(home, old, new, message):
+    scenario = read_scenario(written(home, TASK, **{old: new}))
     with pytest.raises(InvalidInput, match=rf"^own .*{message}"):
         run_scenario(scenario, home / "out", jobs=1)
     assert not (home / "out").exists()
@@ -253,25 +235,27 @@ def test_reading_executes_nothing(home, more):
     assert not (home.parent / "executed").exists()
 
 
-def test_results_with_custom_things_are_opened_and_reported_without_executing_them(home):
+def test_results_are_opened_and_reported_without_executing_custom_files(home):
     pytest.importorskip("pandas")
     done = run_scenario(read_scenario(written(home, TASK)), home / "out", jobs=1)
-    expected = done.to_frame()
-    (home / "mine.py").unlink()
     for name in [one for one in sys.modules if one.startswith("bsfl-file:")]:
         del sys.modules[name]
-    results = open_results(home / "out")
-    assert results.simulated_clients(0) is None
-    assert results.scenario.policies["mine"].settings == {"patience": 5}
-    assert results.to_frame().equals(expected)
-    assert summarise(results).as_json() == summarise(done).as_json()
-    report = scenario_report(results)
-    names = {plot.name for plot in report.plots}
-    assert {"learning", "time", "participation"} <= names
-    assert not {"learned", "data"} & names, "which draw latencies and partitions again"
+    for is_there in (True, False):
+        (home / "mine.py").write_text(ALARM)
+        if not is_there:
+            (home / "mine.py").unlink()
+        results = open_results(home / "out")
+        assert results.simulated_clients(0) is None
+        assert results.scenario.policies["mine"].settings == {"patience": 5}
+        assert results.to_frame().equals(done.to_frame())
+        assert summarise(results).as_json() == summarise(done).as_json()
+        names = {plot.name for plot in scenario_report(results).plots}
+        assert {"learning", "time", "participation"} <= names
+        assert not {"learned", "data"} & names, "which draw latencies and partitions again"
+    assert not (home.parent / "executed").exists()
 
 
-def test_results_of_a_file_that_was_changed_are_not_taken_for_new_ones(home):
+def test_results_of_another_version_of_a_file_are_not_resumed(home):
     path = written(home)
     run_scenario(read_scenario(path), home / "out", seeds=1, jobs=1)
     run_scenario(read_scenario(path), home / "out", seeds=2, jobs=1)
@@ -280,71 +264,24 @@ def test_results_of_a_file_that_was_changed_are_not_taken_for_new_ones(home):
         run_scenario(read_scenario(path), home / "out", seeds=2, jobs=1)
 
 
-X, Y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
-OWNER = np.array([f"phone-{k % 4}" for k in range(20)])
-
-
-def saved(path, **arrays):
-    np.savez(path, **arrays)
-    return str(path)
-
-
-OWN_DATA = """
-title = "my data"
-rounds = 4
-cohort_size = 2
-
-[clients]
-n_clients = 4
-tau_min = 0.1
-tau_max = 60.0
-
-[clients.latency]
-population = "trace"
-path = "log.csv"
-
-[learning]
-dataset = "data.npz"
-
-[policies.random]
-"""
-
-
 @pytest.mark.slow
 def test_clients_keep_their_names_from_the_log_and_the_data(tmp_path):
     pytest.importorskip("pandas")
     seconds = {f"phone-{k}": 10.0**k for k in range(-1, 5)}
     log = "".join(f"{name},{s}\n" for name, s in seconds.items())
     (tmp_path / "log.csv").write_text(f"client,latency_s\n{log}")
-    saved(tmp_path / "data.npz", x=X, y=Y, client=OWNER)
-    (tmp_path / "own.toml").write_text(OWN_DATA)
-    scenario = read_scenario(tmp_path / "own.toml")
+    owner = np.array([f"phone-{k % 4}" for k in range(20)])
+    x = np.arange(40.0).reshape(20, 2)
+    np.savez(tmp_path / "data.npz", x=x, y=np.arange(20) % 3, client=owner)
+    learning = {"dataset": str(tmp_path / "data.npz")}
+    latency = {"population": "trace", "path": str(tmp_path / "log.csv")}
+    scenario = parse(
+        clients__n_clients=4, clients__latency=latency, learning=learning, objective=None
+    )
     assert scenario.learning.partition_kind == "client"
     clients = scenario.simulated_clients(0)
     assert list(clients.ids) == ["phone-0", "phone-1", "phone-2", "phone-3"]
-    assert clients.latencies(1, 0.0).tolist() == [seconds[name] for name in clients.ids]
-    found = bsfl.compare("random", tmp_path / "own.toml", seeds=1, jobs=1, progress=False)
-    rounds = found.results.to_frame()
-    assert {name for cohort in rounds["cohort"] for name in cohort} <= set(clients.ids)
-    for row in rounds.itertuples():
+    found = bsfl.compare("random", scenario, seeds=1, rounds=4, jobs=1, progress=False)
+    for row in found.results.to_frame().itertuples():
+        assert set(row.cohort) <= set(clients.ids)
         assert row.duration_s == min(60.0, max(seconds[name] for name in row.cohort))
-
-
-def test_a_trace_without_data_keeps_names_too(tmp_path):
-    (tmp_path / "log.csv").write_text("client,latency_s\na,1\nb,2\n")
-    text = OWN_DATA.replace('[learning]\ndataset = "data.npz"\n', "")
-    (tmp_path / "own.toml").write_text(text)
-    clients = read_scenario(tmp_path / "own.toml").simulated_clients(0)
-    names = sorted(clients.ids)
-    assert [name.partition("+")[0] for name in names] == sorted(n[0] for n in names)
-    assert len(set(names)) == 4, "four clients follow two"
-    times = dict(zip(clients.ids, clients.latencies(1, 0.0).tolist(), strict=True))
-    assert all(seconds == {"a": 1.0, "b": 2.0}[name[0]] for name, seconds in times.items())
-    assert clients.name(0) == clients.ids[0]
-    assert read_scenario("phones").simulated_clients(0).name(3) == "3"
-
-
-def test_the_manifest_says_which_files_were_read(home):
-    run_scenario(read_scenario(written(home)), home / "out", seeds=1, jobs=1)
-    manifest = json.loads((home / "out" / "manifest.json").read_text())
-    assert list(manifest["files"]) == [str(home / "mine.py")]

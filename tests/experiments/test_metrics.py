@@ -24,15 +24,8 @@ from bsfl.experiments.metrics import (
 from bsfl.experiments.summary import summarise
 from small_scenario import parse
 
-RECORD = [
-    *(("duration_s", "f8"), ("clock_s", "f8"), ("regret", "f8"), ("n_timeouts", "u4")),
-    *(
-        ("test_loss", "f8"),
-        ("test_accuracy", "f8"),
-        ("worst_label_accuracy", "f8"),
-        ("kept", "i4", (2,)),
-    ),
-]
+NUMBERS = ("duration_s", "clock_s", "regret", "test_loss", "test_accuracy", "worst_label_accuracy")
+RECORD = [("n_timeouts", "u4"), ("kept", "i4", (2,)), *((name, "f8") for name in NUMBERS)]
 KEPT = [(0, 1), (0, 2), (0, 1), (0, 1)]
 """Participations of clients 0 to 3: 4, 3, 1 and 0."""
 
@@ -70,10 +63,9 @@ class Runs:
 
     def runs_of(self, label):
         """Every client is always available: 2 of 4 clients take part in a round."""
-        fair = [np.full(4, len(one) * 0.5) for one in self.runs[label]]
         return [
-            SimpleNamespace(records=one, fair_count=fair_count)
-            for one, fair_count in zip(self.runs[label], fair, strict=True)
+            SimpleNamespace(records=one, fair_count=np.full(4, len(one) * 0.5))
+            for one in self.runs[label]
         ]
 
     def cumulative(self, label, name):
@@ -130,8 +122,8 @@ def test_the_quality_at_the_end_and_at_equal_time_differ():
 
 
 def test_rounds_without_an_evaluation_are_passed():
-    nan = float("nan")
-    results = Runs({"mine": [run([1, 1, 1, 1], accuracy=[0.5, nan, 0.7, nan])]})
+    accuracy = [0.5, np.nan, 0.7, np.nan]
+    results = Runs({"mine": [run([1, 1, 1, 1], accuracy=accuracy)]})
     assert at_the_end(results, "mine", "test_accuracy").tolist() == [0.7]
     assert at_equal_times(results, "mine", "test_accuracy").tolist() == [0.7]
     assert time_to(results, "mine", Target("test_accuracy", 0.6)).tolist() == [3.0]
@@ -150,20 +142,13 @@ def test_a_target_that_is_missed_has_no_speed_up():
 
 
 def test_every_policy_can_reach_the_target():
-    runs = {
-        "good": [run([1], accuracy=[0.9])],
-        "bad": [run([1], accuracy=[0.5])],
-    }
+    runs = {"good": [run([1], accuracy=[0.9])], "bad": [run([1], accuracy=[0.5])]}
     free = SimpleNamespace(target_accuracy=None)
     assert find_target(Runs(runs, learning=free)) == Target("test_accuracy", 0.485)  # 0.97 x 0.5
     given = SimpleNamespace(target_accuracy=0.8)
     assert str(find_target(Runs(runs, learning=given))) == "accuracy 80.0%"
-    nan = float("nan")
-    losses = {
-        "good": [run([1], accuracy=[nan], losses=[0.2])],
-        "bad": [run([1], accuracy=[nan], losses=[0.3])],
-        "diverged": [run([1], accuracy=[nan], losses=[np.inf])],
-    }
+    ends = {"good": 0.2, "bad": 0.3, "diverged": np.inf}
+    losses = {label: [run([1], accuracy=[np.nan], losses=[end])] for label, end in ends.items()}
     assert find_target(Runs(losses, learning=free)) == Target("test_loss", 0.6)  # 2 x 0.3
 
 
@@ -185,26 +170,21 @@ def test_fair_numbers_follow_the_weights_of_the_objective():
     assert (found["min_participation"], found["max_participation"]) == ([0.0], [1.5]), "0/1, 3/2"
 
 
-def test_a_metric_has_one_name_and_says_what_it_is():
-    titles = [metric.name for metric in METRICS.values()]
-    assert titles == list(METRICS)
-    assert all(metric.about for metric in METRICS.values())
-    views = {"report", "selection", "training", "leaderboard", "top"}
+def test_metrics_describe_themselves_and_a_new_one_is_a_new_entry(tmp_path, monkeypatch):
+    assert [metric.name for metric in METRICS.values()] == list(METRICS)
     for metric in METRICS.values():
-        assert set(f"{metric.wide} {metric.short}".split()) <= views
-        assert not set(metric.wide.split()) & set(metric.short.split())
+        assert metric.about
+        views = [*metric.wide.split(), *metric.short.split()]
+        assert len(set(views)) == len(views)
+        assert set(views) <= {"report", "selection", "training", "leaderboard", "top"}
     assert {*RANKING, *RANKING_UNTRAINED} <= set(METRICS)
-
-
-def test_a_new_metric_is_a_new_entry(tmp_path, monkeypatch):
-    results = run_scenario(parse(), tmp_path, jobs=1)
     longest = Metric(
         "longest_round_s", "", "less", lambda of: [r["duration_s"].max() for r in of.runs], "it"
     )
     monkeypatch.setitem(METRICS, "longest_round_s", longest)
-    found = summarise(results)
+    results = run_scenario(parse(), tmp_path, jobs=1)
     expected = [records["duration_s"].max() for records in results.records("bsfl")]
-    assert found.policies["bsfl"]["longest_round_s"].tolist() == expected
+    assert summarise(results).policies["bsfl"]["longest_round_s"].tolist() == expected
 
 
 def test_the_participation_ratio_is_that_of_the_scheduler():

@@ -91,21 +91,17 @@ def test_in_a_notebook_without_widgets_there_are_plain_lines(monkeypatch, capsys
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
     meter = Meter("study", names(2), 0, 1)
     with shown(meter):
-        meter.finished("pace, seed 0")
-        meter.finished("pace, seed 1")
+        for run in names(2):
+            meter.finished(run)
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_nothing_is_shown_where_nothing_is_missing_or_asked_for(tmp_path, capsys):
-    run_scenario(parse(), tmp_path, jobs=1)
-    assert capsys.readouterr() == ("", "")
-    run_scenario(parse(), tmp_path, jobs=1, progress=True)
-    assert capsys.readouterr() == ("", "")
+def test_nothing_is_shown_unless_a_run_is_missing_and_it_is_wanted(tmp_path, capsys):
+    for settings in ({}, {"progress": True}):
+        run_scenario(parse(), tmp_path, jobs=1, **settings)
+        assert capsys.readouterr() == ("", "")
     run_scenario(parse(), tmp_path, jobs=1, seeds=3, progress=True)
     assert "2 runs in " in capsys.readouterr().err
-
-
-def test_after_an_error_there_is_no_last_line(capsys):
     with pytest.raises(ZeroDivisionError), shown(Meter("study", names(1), 0, 1)):
         1 / 0  # noqa: B018
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "", "after an error there is no last line"

@@ -1,18 +1,19 @@
-"""Results on disk: what is read, what is refused, and that reading runs no code."""
+"""Results on disk: what is read, what is rejected, and that no damage goes unseen."""
 
 import io
 import json
 import shutil
-import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-import bsfl
+from attacks import of_long_form
 from bsfl.cli.reports import drawn
 from bsfl.errors import InvalidInput, NewerFormat
 from bsfl.experiments import Results, open_results, read_manifest, run_scenario
-from bsfl.experiments.results import read_checked, write_checked
+from bsfl.experiments.results import write_checked
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import summary_table
 from bsfl.report import scenario_report
@@ -42,38 +43,27 @@ def test_one_file_for_every_run_and_a_manifest(finished):
 
 
 def test_another_scenario_is_kept_out(finished):
-    with pytest.raises(
-        InvalidInput,
-        match=r"holds results of another 'study' \(it differs in rounds\); choose another folder "
-        r"with --out FOLDER \(folder= of compare\), or delete this one",
-    ):
+    message = r"holds results of another 'study' \(it differs in rounds\); choose another folder"
+    with pytest.raises(InvalidInput, match=message):
         run_scenario(parse(rounds=31), finished.folder, jobs=1)
 
 
-def test_title_and_seeds_change_no_run(folder):
-    assert run_scenario(parse(title="other", seeds=1), folder, jobs=1).missing() == []
+def test_title_seeds_and_the_name_of_a_policy_change_no_run(folder):
+    other = parse(title="other", seeds=1, policies__random={})
+    run_scenario(other, folder, jobs=1)
     assert open_results(folder).seeds == 2
-
-
-def test_a_policy_under_its_own_name_may_be_named_or_not(tmp_path):
-    run_scenario(parse(policies__random={}), tmp_path, seeds=1, jobs=1)
-    named = parse(policies__random={"policy": "random"})
-    assert run_scenario(named, tmp_path, seeds=1, jobs=1).missing() == []
+    named = parse(policies__random={"policy": "random"}, seeds=1)
+    assert Results(folder, named, 1).missing() == []
     with pytest.raises(InvalidInput, match=r"differs in policies\.random"):
-        run_scenario(parse(policies__random={"policy": "age"}), tmp_path, seeds=1, jobs=1)
+        run_scenario(parse(policies__random={"policy": "age"}), folder, seeds=1, jobs=1)
 
 
-def test_a_folder_without_results(tmp_path):
+def test_missing_results_are_named(tmp_path):
     with pytest.raises(InvalidInput, match=r"holds no results \(there is no manifest\.json\)"):
         open_results(tmp_path)
-
-
-def test_unfinished_results_are_not_summarised(tmp_path):
     results = Results(tmp_path, parse(), 1)
     results.write_manifest()
-    with pytest.raises(
-        InvalidInput, match=r"is missing: this run is not finished; resume the scen"
-    ):
+    with pytest.raises(InvalidInput, match=r"is missing: this run is not finished; resume"):
         summarise(results)
 
 
@@ -106,35 +96,70 @@ def test_results_of_a_later_release(folder):
         open_results(folder)
 
 
-def test_checked_files(tmp_path):
-    write_checked(tmp_path / "a.json", {"a": [1.5, None, {"b": "ä"}]})
-    assert read_checked(tmp_path / "a.json") == {"a": [1.5, None, {"b": "ä"}]}
-    (tmp_path / "a.json").write_text((tmp_path / "a.json").read_text().replace("1.5", "1.6"))
-    assert read_checked(tmp_path / "a.json") is None
+def report(folder):
+    """Return the numbers of a report, without the seconds of selecting, which nothing repeats."""
+    numbers = summarise(open_results(folder)).as_json()
+    for policy in numbers["policies"].values():
+        policy.pop("selection_ms", None)
+    return numbers
 
 
-CUSTOM = """
-from dataclasses import dataclass
-from bsfl import UniformRandom
-
-@dataclass(frozen=True)
-class Mine(UniformRandom):
-    patience: int = 1
-"""
+def files_of(folder):
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
 
 
-def test_results_of_custom_policies_are_read_without_running_their_code(tmp_path):
-    (tmp_path / "mine.py").write_text(CUSTOM)
-    rule = {"policy": f"{tmp_path}/mine.py:Mine", "patience": 2}
-    made = run_scenario(parse(policies__mine=rule), tmp_path / "out", seeds=1, jobs=1)
-    (tmp_path / "mine.py").write_text("raise SystemExit('it was run')")
-    n_modules = len(sys.modules)
-    results = open_results(tmp_path / "out")
-    assert list(results.scenario.policies) == ["bsfl", "plain", "mine"]
-    assert summarise(results).as_json() == summarise(made).as_json()
-    (tmp_path / "mine.py").unlink()
-    scenario_report(open_results(tmp_path / "out"))
-    assert not [name for name in list(sys.modules)[n_modules:] if "mine" in name]
+def attack(folder, n_flips):
+    """Flip single bits at seeded places, one at a time: each is an error that names its file."""
+    rng, files, before = np.random.default_rng(18), files_of(folder), report(folder)
+    assert {path.suffix for path in files} == {".json", ".run"}
+    sizes = np.array([path.stat().st_size for path in files], dtype=float)
+    hit = set()
+    for i in range(n_flips):  # every second one in a file by size, the others in any file
+        path = files[rng.choice(len(files), p=sizes / sizes.sum() if i % 2 else None)]
+        whole = path.read_bytes()
+        changed = bytearray(whole)
+        changed[rng.integers(len(whole))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(InvalidInput, match=f"^{path} is damaged; .*run the s.*$"):
+            report(folder)
+        path.write_bytes(whole)
+        hit.add(path)
+    assert hit == set(files)
+    assert report(folder) == before
+
+
+def test_a_flipped_bit_anywhere_is_an_error_that_names_its_file(folder):
+    attack(folder, 300)
+
+
+@pytest.mark.attack
+def test_many_flipped_bits_are_errors_that_name_their_file(folder):
+    attack(folder, of_long_form(10_000))
+
+
+def test_the_advice_about_a_damaged_file_helps(folder):
+    before = report(folder)
+    for path in files_of(folder):
+        path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
+        with pytest.raises(InvalidInput, match=r"is damaged; ") as error:
+            report(folder)
+        if "delete it" in str(error.value):
+            path.unlink()
+        run_scenario(parse(), folder, jobs=1)
+        assert report(folder) == before
+
+
+def test_runs_of_different_versions_are_named(folder):
+    results = open_results(folder)
+    assert summarise(results).warnings() == []
+    run = results.run("bsfl", 1)
+    other = run.versions | {"numpy": "1.0.0"}
+    results.write("bsfl", 1, replace(run, versions=other))
+    made = scenario_report(open_results(folder))
+    warning = "study: runs of different versions may differ by that (numpy 1.0.0, numpy "
+    assert made.headline[-1] == f"{warning}{np.__version__})."
+    assert made.numbers["warnings"] == [made.headline[-1]]
+    assert made.numbers["versions"] == [run.versions, other]
 
 
 def test_results_are_reported_where_the_trace_of_their_run_is_not(tmp_path, caplog):
@@ -151,26 +176,6 @@ def test_results_are_reported_where_the_trace_of_their_run_is_not(tmp_path, capl
     assert {plot.name for plot in whole.plots} - {plot.name for plot in report.plots} == {"learned"}
     with pytest.raises(InvalidInput, match="policy must be one of bsfl, plain, got 'pace'"):
         made.records("pace")
-
-
-def test_results_of_policies_given_as_objects_are_read(tmp_path):
-    class Rule(bsfl.UniformRandom):
-        pass
-
-    given = {"mine": Rule(), "random": "random"}
-    found = bsfl.compare(given, parse(), seeds=1, jobs=1, progress=False, folder=tmp_path)
-    results = open_results(tmp_path)
-    assert list(results.scenario.policies) == ["mine", "random"]
-    assert summarise(results).as_json() == found.summary.as_json()
-
-
-def test_all_policies_may_be_custom(tmp_path):
-    (tmp_path / "mine.py").write_text(CUSTOM)
-    rule = {"policy": f"{tmp_path}/mine.py:Mine"}
-    scenario = parse(policies__mine=rule, policies__bsfl=None, policies__plain=None)
-    run_scenario(scenario, tmp_path / "out", seeds=1, jobs=1)
-    (tmp_path / "mine.py").unlink()
-    assert len(open_results(tmp_path / "out").records("mine")) == 1
 
 
 @pytest.mark.slow

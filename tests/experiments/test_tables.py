@@ -51,9 +51,8 @@ def test_the_best_of_a_column_is_marked_and_an_oracle_does_not_compete():
     ],
 )
 def test_the_best_are_all_that_look_like_the_best(values, better, best):
-    table = Table(
-        title="", columns=[Column("policy"), Column("x", better)], rows=[["p", v] for v in values]
-    )
+    columns = [Column("policy"), Column("x", better)]
+    table = Table(title="", columns=columns, rows=[["p", value] for value in values])
     assert table.best() == {(i, 1) for i in best}
 
 
@@ -72,22 +71,18 @@ def test_plain_text_is_aligned_under_its_title_and_over_its_note():
     assert repr(TABLE) == str(TABLE)
 
 
-def test_a_page_sorts_by_numbers_and_not_by_what_is_written():
-    page = html_table(TABLE)
-    assert '<td data-key="1200.0">1,200 ± 3</td>' in page
-    assert '<td data-key="900.0" class=best>900</td>' in page
-    assert '<td data-key="0.101">0.10</td>' in page
-    assert '<td data-key="">–</td>' in page, "no number comes last"
-    assert "&lt;g&gt; *" in page
-    assert "how long" in page
-
-
-def test_a_notebook_shows_the_same():
-    page = TABLE._repr_html_()
-    assert re.findall("<b>(.*?)</b>", page) == ["900"]
-    assert page.count("<tr>") == 4
-    assert '<th title="how long">time_s</th>' in page
-    assert "<g>" not in page
+def test_html_sorts_by_numbers_and_a_notebook_shows_the_same():
+    html = html_table(TABLE)
+    assert '<td data-key="1200.0">1,200 ± 3</td>' in html
+    assert '<td data-key="900.0" class=best>900</td>' in html
+    assert '<td data-key="">–</td>' in html, "no number comes last"
+    assert "&lt;g&gt; *" in html
+    assert "how long" in html
+    notebook = TABLE._repr_html_()
+    assert re.findall("<b>(.*?)</b>", notebook) == ["900"]
+    assert notebook.count("<tr>") == 4
+    assert '<th title="how long">time_s</th>' in notebook
+    assert "<g>" not in notebook
 
 
 def test_a_terminal_breaks_long_names_at_underscores():
@@ -99,11 +94,16 @@ def test_a_terminal_breaks_long_names_at_underscores():
     assert capture.get().split()[:5] == ["time_to_", "min_", "policy", "target_s", "participation"]
 
 
-def test_a_column_of_a_table_is_that_of_the_data_frame():
+def test_columns_are_those_of_the_data_frame_and_explained():
     made = summary(a=[1, 2], random=[3, 4])
     for view in ("report", "leaderboard", "training"):
-        titles = [column.title for column in summary_table(made, view).columns]
-        assert set(titles) <= set(made.rows()[0]), view
+        columns = summary_table(made, view).columns
+        assert {column.title for column in columns} <= set(made.rows()[0]), view
+        assert all(column.about == METRICS[column.title].about for column in columns[1:])
+    table = summary_table(made, "report", metrics=["mean_round_s", "accuracy"])
+    assert [column.title for column in table.columns] == ["policy", "mean_round_s", "accuracy"]
+    with pytest.raises(InvalidInput, match="'ginny'"):
+        summary_table(made, "report", metrics=["ginny"])
 
 
 def test_the_leaderboard_begins_with_the_best_and_stars_oracles():
@@ -137,12 +137,10 @@ def test_only_what_is_significantly_the_best_is_bold(a, b, best):
     assert ("significantly" in table.note) == bool(best)
 
 
-def test_a_paper_gets_latex_with_chosen_columns_and_headings():
-    table = Table(
-        title="t",
-        columns=[Column("policy"), Column("time_s", "less"), Column("gini", "less")],
-        rows=[["a_b", Interval(1200.0, 1197.0, 1203.0), 0.1], ["c", 900.0, None]],
-    )
+def test_latex_has_chosen_columns_and_headings():
+    columns = [Column("policy"), Column("time_s", "less"), Column("gini", "less")]
+    rows = [["a_b", Interval(1200.0, 1197.0, 1203.0), 0.1], ["c", 900.0, None]]
+    table = Table(title="t", columns=columns, rows=rows)
     chosen = {"gini": "Gini", "time_s": "Time [s] (50 %)"}
     assert table.to_latex(chosen, caption="A & B", label="tab:x").splitlines() == [
         r"\begin{table}",
@@ -169,17 +167,3 @@ def test_a_data_frame_has_numbers_and_the_ends_of_intervals():
     assert list(frame) == ["policy", "time_s", "time_s_low", "time_s_high", "gini"]
     assert frame["time_s"].tolist() == [1200.0, 900.0, 5.0]
     assert frame["time_s_high"][0] == 1203.0
-
-
-def test_a_comparison_shows_chosen_metrics():
-    table = summary_table(
-        summary(a=[1, 2], b=[3, 4]), "report", metrics=["mean_round_s", "accuracy"]
-    )
-    assert [column.title for column in table.columns] == ["policy", "mean_round_s", "accuracy"]
-    with pytest.raises(InvalidInput, match="'ginny'"):
-        summary_table(summary(a=[1, 2]), "report", metrics=["ginny"])
-
-
-def test_the_page_explains_every_column():
-    columns = summary_table(summary(a=[1, 2]), "report").columns
-    assert all(column.about == METRICS[column.title].about for column in columns[1:])

@@ -26,13 +26,13 @@ def test_authors_three_speeds_population():
     assert (np.sum(speed > 0.9), np.sum(speed < 0.135)) == (30, 100)
 
 
-@pytest.mark.parametrize(("slow", "fast", "n"), [(0.5, 0.5, 7), (0.9, 0.1, 10), (0.8, 0.2, 10)])
-def test_three_speeds_take_any_shares_that_fit(slow, fast, n):
-    model = POPULATIONS["authors-three-speeds"](
-        n, np.random.default_rng(0), slow_share=slow, fast_share=fast
-    )
-    assert model.n_clients == n
-    assert np.count_nonzero(model.draw(1, np.random.default_rng(1)) < 0.2) >= round(fast * n) - 1
+def test_three_speeds_take_any_shares_that_fit():
+    for slow, fast, n in ((0.5, 0.5, 7), (0.9, 0.1, 10), (0.8, 0.2, 10)):
+        rng = np.random.default_rng(0)
+        model = POPULATIONS["authors-three-speeds"](n, rng, slow_share=slow, fast_share=fast)
+        assert model.n_clients == n
+        n_fast = np.count_nonzero(model.draw(1, np.random.default_rng(1)) < 0.2)
+        assert n_fast >= round(fast * n) - 1
 
 
 @pytest.mark.parametrize("name", ["lognormal", "shifted-exponential", "phones"])
@@ -49,16 +49,12 @@ def test_other_populations_give_positive_seconds(name):
         ("authors-bimodal", {"slow_share": 1.5}, "slow_share must be between 0 and 1, got 1.5"),
         ("lognormal", {"median": 0}, "median must be a finite number above 0, got 0"),
         ("lognormal", {"sigma": -1}, "sigma must be between 0 and 10, got -1"),
-        (
-            "shifted-exponential",
-            {"shift": (3, 1)},
-            r"shift must be a range \[low, high\] with low <= high, got \(3, 1\)",
-        ),
+        ("shifted-exponential", {"shift": (3, 1)}, r"shift must be a range .* got \(3, 1\)"),
         ("phones", {"model_bytes": 0}, "model_bytes must be a finite number above 0, got 0"),
         ("phones", {"samples": 0}, "samples must be a finite number above 0, got 0"),
     ],
 )
-def test_bad_settings(name, settings, message):
+def test_wrong_settings_are_rejected(name, settings, message):
     with pytest.raises(InvalidInput, match=message):
         POPULATIONS[name](10, np.random.default_rng(0), **settings)
 
@@ -75,11 +71,11 @@ def test_latencies_are_resampled_client_by_client(tmp_path):
 
 
 def test_capacities_become_latencies(tmp_path):
-    path = tmp_path / "phones.csv"
-    path.write_text("client,compute_ms_per_sample,bandwidth_kbps\np,100,8000\n")
-    model = POPULATIONS["trace"](
-        3, np.random.default_rng(0), path=str(path), samples=10, model_bytes=1e6, jitter=0.0
+    (tmp_path / "phones.csv").write_text(
+        "client,compute_ms_per_sample,bandwidth_kbps\np,100,8000\n"
     )
+    settings = {"path": str(tmp_path / "phones.csv"), "samples": 10, "model_bytes": 1e6}
+    model = POPULATIONS["trace"](3, np.random.default_rng(0), **settings, jitter=0.0)
     # 3 * 10 * 0.1 s of training and 2 * 8e6 bits at 8e6 bit/s
     assert model.draw(1, np.random.default_rng(0)) == pytest.approx([5.0, 5.0, 5.0])
 
@@ -94,13 +90,8 @@ def test_built_in_phones_are_like_twenty_thousand_real_ones():
     real = np.sort(POPULATIONS["trace"](n, rng, path=path, **settings).draw(1, rng))
     built_in = np.sort(POPULATIONS["phones"](n, rng, **settings).draw(1, rng))
     grid = np.concatenate([real, built_in])
-    distance = (
-        np.abs(
-            np.searchsorted(real, grid, side="right")
-            - np.searchsorted(built_in, grid, side="right")
-        ).max()
-        / n
-    )
+    below = [np.searchsorted(one, grid, side="right") for one in (real, built_in)]
+    distance = np.abs(below[0] - below[1]).max() / n
     # by chance two samples of this size differ by 0.0136 (5 %); twice that is allowed to the
     # straight lines between 23 quantiles
     assert distance < 0.027

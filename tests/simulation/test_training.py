@@ -4,51 +4,24 @@ import numpy as np
 import pytest
 
 from bsfl.errors import InvalidInput
-from bsfl.learning import Evaluation, Update
 from bsfl.policies import UniformRandom
 from bsfl.simulation import Training, simulate
 from bsfl.simulation.training import Absence
-from small_clients import lognormal_clients
-
-
-class Constant:
-    """A task whose client k always returns the number k, trained on 1 + k samples."""
-
-    n_clients, samples = 12, np.arange(1, 13)
-
-    def init(self, seed):
-        return 0.0
-
-    def train(self, params, clients, *, t, seed):
-        return [
-            Update(client=k, params=float(k), loss=0.1 * k, samples=1 + k) for k in clients.tolist()
-        ]
-
-    def aggregate(self, params, updates, weights):
-        return sum(w * u.params for w, u in zip(weights, updates, strict=True)) or params
-
-    def evaluate(self, params):
-        return Evaluation(loss=params)
+from small_clients import HalfWay, lognormal_clients
 
 
 @pytest.mark.parametrize("weighting", ["samples", "equal"])
 def test_the_simulation_weighs_the_clients(weighting):
-    training = Training(Constant(), seed=0, weighting=weighting)
-    records = list(
-        simulate(UniformRandom(), lognormal_clients(), cohort_size=3, rounds=5, training=training)
-    )
-    for record in records:
+    training = Training(HalfWay(), seed=0, weighting=weighting)
+    policy, clients, model = UniformRandom(), lognormal_clients(), 0.0
+    for record in simulate(policy, clients, cohort_size=3, rounds=5, training=training):
         k = np.array(record.cohort)
         weight = (1 + k) if weighting == "samples" else np.ones(3)
-        assert record.test_loss == pytest.approx((weight * k).sum() / weight.sum())
-        assert record.train_loss == pytest.approx(0.1 * k.mean())
-
-
-def test_how_clients_are_weighed_is_checked():
-    with pytest.raises(
-        InvalidInput, match="weighting must be one of samples, equal, fedau, got 'loss'"
-    ):
-        Training(Constant(), seed=0, weighting="loss")
+        model = (model + (weight * (k + 1)).sum() / weight.sum()) / 2
+        assert record.test_loss == pytest.approx(model)
+        assert record.train_loss == pytest.approx(k.mean())
+    with pytest.raises(InvalidInput, match="weighting must be one of samples, equal, fedau"):
+        Training(HalfWay(), seed=0, weighting="loss")
 
 
 def test_fedau_weighs_by_the_mean_time_between_two_participations():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
+from bsfl.learning.models import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
 
 pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bsfl.learning import shares
-from bsfl.learning.samples import Holdings
+from bsfl.learning.array_task import Holdings
 from bsfl.learning.tasks import Local, linear_task
 from bsfl.random import stream
 

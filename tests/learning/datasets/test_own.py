@@ -57,14 +57,14 @@ def test_a_folder_of_csv_files_is_one_client_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"images": X, "y": Y}, "no array 'x'; those there are: 'images, y'"),
+        ({"images": X, "y": Y}, "no array 'x'; got \\['y'\\]"),
         ({"x": X, "y": Y[:3]}, "y must have one target for each of the 20 inputs"),
         ({"x": X[:, 0], "y": Y}, r"x must be numbers, \[n, features\] or"),
         ({"x": X, "y": Y, "x_test": X}, "x_test and y_test belong together"),
-        ({"x": X, "y": Y, "client": [1]}, "client must say whose each of the 20 samples is"),
+        ({"x": X, "y": Y, "client": [1]}, "client must name the client of each of the 20 samples"),
         ({"x": X * np.nan, "y": Y}, "x must be finite numbers"),
         ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, "x and x_test must hold inputs of one"),
-        ({"x": X, "y": Y, "client": np.arange(20)}, "nobody has 5 samples, so none is left"),
+        ({"x": X, "y": Y, "client": np.arange(20)}, "no client has 5 samples, so none is left"),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(tmp_path, arrays, message):
@@ -78,7 +78,7 @@ def test_arrays_that_do_not_fit_are_named(tmp_path, arrays, message):
         ("a,b\n1,2\n", "line 1: must be names of columns, one 'y', got 'a,b'"),
         ("a,y\n1,2\nx,3\n", "line 3: inputs must be numbers"),
         ("a,y\n1,2,3\n", "line 2: expected 2 values, got 3"),
-        ("a,y\n", "there is no sample in it"),
+        ("a,y\n", "there is no sample in the file"),
     ],
 )
 def test_csv_files_that_do_not_fit_are_named(tmp_path, content, message):

@@ -1,36 +1,32 @@
-"""Data of your own: an .npz file, a folder with one CSV for each client, or arrays from a function.
+"""Custom data: an .npz file, a folder with one CSV for each client, or arrays from a function.
 
     x        [n, ...]   inputs: images [n, height, width(, channels)] or vectors [n, features]
     y        [n]        targets: whole numbers or texts are labels, other numbers a regression
-    client   [n]        optional: whose each sample is, a number or a name
-    x_test, y_test      optional: test data; without them a fifth of the samples is kept for it
+    client   [n]        optional: the client of each sample, a number or a name
+    x_test, y_test      optional: test data; by default a fifth of the samples is kept for it
 
-In a folder the file phone-7.csv holds what client phone-7 has. Its first line names the columns, of
-which `y` is the target and the others are numbers; test.csv, if there is one, is the test data.
+In a folder, the file phone-7.csv holds the samples of client phone-7. Its first line names the
+columns, of which `y` is the target and the others are numbers; test.csv, if there is one, is the
+test data.
 """
 
 import csv
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.learning import npy
-from bsfl.persistence.regular_file import open_csv, open_regular
+from bsfl.persistence.regular_file import open_csv, read_arrays
 from bsfl.random import stream
 from bsfl.types import IntArray
 
 TEST_SHARE = 5
-"""One sample in so many is kept for the test, where no test data is given."""
-MAX_BYTES = 1 << 36
-"""Of an array; more is a mistake."""
+"""One sample in five is kept for the test, where no test data is given."""
 MAX_LABELS = 10_000
 TEST_FILE, TARGET = "test.csv", "y"
 KEYS = ("x", "y", "client", "x_test", "y_test")
@@ -39,14 +35,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OwnData:
-    """Data of a user's own, for training and for test.
+    """Custom data, for training and for test.
 
     Attributes:
-        name: Where it comes from.
+        name: Its file, folder or function.
         x_train, y_train, x_test, y_test: Inputs and targets; labels are whole numbers from 0.
-        labels: What the labels are called; None: the targets are numbers.
-        client: Number of the client of each sample for training; None: of nobody in particular.
-        ids: What these clients are called.
+        labels: Names of the labels; None: the targets are numbers.
+        client: Number of the client of each sample for training; None: the data names no clients.
+        ids: Names of these clients.
     """
 
     name: str
@@ -71,34 +67,18 @@ def is_own(name: str) -> bool:
 def read_own(name: str) -> OwnData:
     """Return the data in an .npz file or in a folder of CSV files."""
     path = Path(name)
-    return own_data(path.name, read_folder(path) if os.path.isdir(path) else read_arrays(path))
-
-
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Return the arrays of an .npz file."""
-    found = {}
+    if os.path.isdir(path):
+        return own_data(path.name, read_folder(path))
     try:
-        with open_regular(path) as file, npy.open_npz(file) as content:
-            names = [name.removesuffix(".npy") for name in content.namelist()]
-            for key in KEYS:
-                array = npy.read_member(content, key, partial(_fits, key), has_text=True)
-                if array is not None:
-                    found[key] = array
-    except npy.FAULTS as error:
+        return own_data(path.name, read_arrays(path, KEYS))
+    except InvalidInput:
+        raise
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read as an .npz file: {reason(error)}") from None
-    _must_be_there(path.name, names)
-    return found
-
-
-def _must_be_there(name: str, keys: Collection[str]) -> None:
-    for key in ("x", "y"):
-        if key not in keys:
-            there = validation.short(", ".join(keys)) if keys else "none"
-            raise InvalidInput(f"{name}: there is no array {key!r}; those there are: {there}")
 
 
 def read_folder(folder: Path) -> dict[str, Array]:
-    """Return the arrays that the CSV files of a folder amount to."""
+    """Return the arrays of the CSV files in a folder."""
     files = sorted(path for path in folder.glob("*.csv") if path.name != TEST_FILE)
     if not files:
         raise InvalidInput(f"{folder} holds no CSV file of a client")
@@ -116,12 +96,14 @@ def read_folder(folder: Path) -> dict[str, Array]:
 
 
 def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
-    """Return data of a user's own from arrays by the names above, after checking them."""
+    """Return custom data from arrays by the names above, after checking them."""
     unknown = [key for key in arrays if key not in KEYS]
     if unknown:
         raise InvalidInput(f"{name}: unknown array {unknown[0]!r}; known are {', '.join(KEYS)}")
     given = {key: np.asarray(array) for key, array in arrays.items()}
-    _must_be_there(name, given)
+    for key in ("x", "y"):
+        if key not in given:
+            raise InvalidInput(f"{name}: there is no array {key!r}; got {list(given)}")
     _check(name, given["x"], given["y"], "")
     if ("x_test" in given) != ("y_test" in given):
         raise InvalidInput(f"{name}: x_test and y_test belong together")
@@ -130,7 +112,7 @@ def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
     if "client" in given:
         if given["client"].shape != given["y"].shape:
             raise InvalidInput(
-                f"{name}: client must say whose each of the {len(given['y'])} samples is, "
+                f"{name}: client must name the client of each of the {len(given['y'])} samples, "
                 f"got shape {given['client'].shape}"
             )
         names, client = np.unique(given["client"], return_inverse=True)
@@ -162,11 +144,6 @@ def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
     )
 
 
-def _fits(key: str, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
-    if dtype.itemsize * float(np.prod(shape, dtype=float)) > MAX_BYTES:
-        raise ValueError(f"{key} may have {MAX_BYTES:,} bytes, got more")
-
-
 def _check(name: str, x: Array, y: Array, suffix: str) -> None:
     if x.ndim not in (2, 3, 4) or len(x) == 0 or x.dtype.kind not in "iufb":
         raise InvalidInput(
@@ -192,7 +169,7 @@ def _held_out(name: str, n: int, client: IntArray | None) -> npt.NDArray[np.bool
         test[rng.permutation(own)[: len(own) // TEST_SHARE]] = True
     if not test.any():
         raise InvalidInput(
-            f"{name}: nobody has {TEST_SHARE} samples, so none is left for the test; add x_test "
+            f"{name}: no client has {TEST_SHARE} samples, so none is left for the test; add x_test "
             "and y_test"
         )
     return test
@@ -201,20 +178,20 @@ def _held_out(name: str, n: int, client: IntArray | None) -> npt.NDArray[np.bool
 def _labelled(name: str, y: Array, y_test: Array) -> tuple[list[Array], tuple[str, ...] | None]:
     """Return targets as labels from 0, with their names, or as the numbers they are."""
     both = [y, y_test]
-    if any(one.dtype.kind == "f" for one in both):
-        return [one.astype(np.float64) for one in both], None
+    if any(targets.dtype.kind == "f" for targets in both):
+        return [targets.astype(np.float64) for targets in both], None
     known = np.unique(np.concatenate(both))
     if len(known) > MAX_LABELS:
         raise InvalidInput(
             f"{name}: y has {len(known):,} labels, more than {MAX_LABELS:,}; for a regression the "
             "targets must be floats"
         )
-    places = [np.searchsorted(known, one).astype(np.int64) for one in both]
+    places = [np.searchsorted(known, targets).astype(np.int64) for targets in both]
     return places, tuple(map(str, known.tolist()))
 
 
 def _read_csv(path: Path, header: list[str]) -> tuple[Array, list[str]]:
-    """Return the inputs of a file and its targets as they stand; all files have one header."""
+    """Return the inputs of a file and its targets as texts; all files have one header."""
     try:
         with open_csv(path) as file:
             reader = csv.reader(file)
@@ -243,7 +220,7 @@ def _read_csv(path: Path, header: list[str]) -> tuple[Array, list[str]]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     if not rows:
-        raise InvalidInput(f"{path}: there is no sample in it")
+        raise InvalidInput(f"{path}: there is no sample in the file")
     return np.array(rows), targets
 
 

@@ -199,11 +199,11 @@ def test_a_damaged_cache_of_programs_is_made_again(tmp_path):
 
     assert run().stdout == "42\n"
     for pattern, content in (
-        ("double*.nbc", b"cut"),
-        ("double*.nbi", b"cut"),
+        ("*double*.nbc", b"cut"),
+        ("*double*.nbi", b"cut"),
         ("*double*.nb?", b""),
     ):
-        for file in (files := list(cache.rglob(f"*{pattern}"))):
+        for file in (files := list(cache.rglob(pattern))):
             file.write_bytes(content)
         assert files
         again = run()

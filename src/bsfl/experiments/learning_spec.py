@@ -33,6 +33,14 @@ TASK_METHODS = ("n_clients", "samples", "init", "train", "aggregate", "evaluate"
 Range = Annotated[tuple[float, float], rule(validation.span)]
 
 
+Names = Callable[[], Sequence[str] | None]
+"""Returns the names of the clients; None: they have none."""
+
+
+def unnamed() -> None:
+    """Return None: clients without names."""
+
+
 class Known(NamedTuple):
     """What is known of the clients from the data that they train on."""
 
@@ -179,22 +187,25 @@ class Learning(Trained):
         with at("[learning.partition]"):
             return make_partition(kind, labels, n_clients, seed=seed, **noise, **settings)
 
-    def client_data(self, n_clients: int, seed: int) -> Known:
+    def client_data(self, n_clients: int, seed: int, *, names: Names = unnamed) -> Known:
         """Return the sizes, quality and names of the clients' data, with one seed."""
         split = self.make_partition(n_clients, seed)
         ids = None
         if split.chosen is not None:
-            names = self._data().ids  # type: ignore[union-attr]
-            ids = [names[k] for k in split.chosen.tolist()]
+            every = self._data().ids  # type: ignore[union-attr]
+            ids = [every[k] for k in split.chosen.tolist()]
         return Known(split.sizes.astype(np.float64), split.quality, ids)
 
-    def make_task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
+    def make_task(
+        self, n_clients: int, seed: int, *, workers: int | None = None, names: Names = unnamed
+    ) -> Task:
         """Return the task with one seed.
 
         Args:
             n_clients: How many clients hold the data.
             seed: Root of the partition, of synthetic data and of noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
+            names: Ignored: the data names its clients itself.
         """
         self._check_data()
         split = self.make_partition(n_clients, seed)
@@ -228,43 +239,70 @@ class Learning(Trained):
 
 
 class OwnTask(Trained):
-    """A custom task; its clients hold what it says that they hold."""
+    """A custom task, which says how much data its clients hold and may name them.
 
-    def _make(self, n_clients: int, seed: int) -> Any:
+    A function or class that makes tasks gets the names of the clients, in their order, if it has a
+    parameter `ids`. A task may have an attribute `ids`; clients with names are then put in its
+    order.
+    """
+
+    def _make(self, n_clients: int, seed: int, names: Names) -> Any:
         raise NotImplementedError
 
-    def make_task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
-        """Return the task with one seed."""
-        task = self._make(n_clients, seed)
+    def make_task(
+        self, n_clients: int, seed: int, *, workers: int | None = None, names: Names = unnamed
+    ) -> Task:
+        """Return the task with one seed.
+
+        Args:
+            n_clients: How many clients hold the data.
+            seed: Root of the task's randomness.
+            workers: Ignored: a custom task says itself how it trains.
+            names: Returns the names of the clients; None: they have none.
+        """
+        task = self._make(n_clients, seed, names)
         check_kind("a task", task, TASK_METHODS)
         if task.n_clients != n_clients:
             raise InvalidInput(f"the task must have the {n_clients} clients, got {task.n_clients}")
         validation.numbers("samples of a task", task.samples)
+        ids = getattr(task, "ids", None)
+        if ids is not None and (len(ids) != n_clients or len(set(ids)) != n_clients):
+            raise InvalidInput(
+                f"ids of a task must be {n_clients} different names, got {len(ids)} names, "
+                f"{len(set(ids))} of them different"
+            )
         return task  # type: ignore[no-any-return]
 
-    def client_data(self, n_clients: int, seed: int) -> Known:
-        """Return the samples of every client and, where the task says so, their names."""
-        task = self.make_task(n_clients, seed)
+    def client_data(self, n_clients: int, seed: int, *, names: Names = unnamed) -> Known:
+        """Return the samples of every client and, where the task has names, those."""
+        task = self.make_task(n_clients, seed, names=names)
         return Known(np.asarray(task.samples, dtype=np.float64), ids=getattr(task, "ids", None))
+
+
+def _called(make: Any, n_clients: int, seed: int, names: Names, **settings: Any) -> Any:
+    """Return the task that a function or class makes, which gets `ids` if it has the parameter."""
+    known = {"ids": names()} if "ids" in TASKS.settings(make) else {}
+    return TASKS.call(make, n_clients, stream(seed, "task"), **known | settings)
 
 
 class NamedTask(OwnTask, Named):
     """A task by name: "mine.py:MyTask" or an entry point; further keys are its settings."""
 
     registry, key = TASKS, "task"
+    provided = ("ids",)
     task: str
 
-    def _make(self, n_clients: int, seed: int) -> Any:
-        return TASKS.call(self.task, n_clients, stream(seed, "task"), **self.settings)
+    def _make(self, n_clients: int, seed: int, names: Names) -> Any:
+        return _called(self.task, n_clients, seed, names, **self.settings)
 
 
 class GivenTask(OwnTask, Given):
     """A task given as an object, or a function (n_clients, rng) that makes one for each seed."""
 
-    def _make(self, n_clients: int, seed: int) -> Any:
+    def _make(self, n_clients: int, seed: int, names: Names) -> Any:
         task = self.get()
         is_task = hasattr(task, "aggregate") and not isinstance(task, type)
-        return task if is_task else TASKS.call(task, n_clients, stream(seed, "task"))
+        return task if is_task else _called(task, n_clients, seed, names)
 
 
 AnyLearning = Annotated[

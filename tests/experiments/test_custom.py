@@ -175,7 +175,7 @@ def test_data_and_split_of_ones_own_are_trained(home):
         (POPULATIONS, "bsfl.simulation:lognormal", None),
         (AVAILABILITIES, "bsfl.simulation.availability:always", "always"),
         (PARTITIONS, "bsfl.learning.partition:iid", "iid"),
-        (CATALOGUE, "bsfl.learning.datasets:load_any", None),
+        (CATALOGUE, "bsfl.learning.datasets:load_dataset", None),
         (TASKS, "bsfl.learning:Task", None),
     ],
     ids=lambda value: value.what if hasattr(value, "what") else None,

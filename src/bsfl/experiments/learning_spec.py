@@ -15,7 +15,7 @@ from bsfl.errors import InvalidInput
 from bsfl.experiments.parts import Given, Named, Part, at, by_key, check_files, is_opened, rule
 from bsfl.learning import Task
 from bsfl.learning.array_task import Local, Optimizer
-from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, OwnData, load_any
+from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, load_dataset
 from bsfl.learning.datasets.own import is_own
 from bsfl.learning.partition import PARTITIONS, Partition, client_images, make_partition
 from bsfl.random import stream
@@ -155,7 +155,7 @@ class Learning(Trained):
         is_named = self.dataset != LINEAR and not is_own(self.dataset)
         return is_named and isinstance(CATALOGUE.find(self.dataset), Entry)
 
-    def _data(self, seed: int = 0) -> Dataset | OwnData:
+    def _data(self, seed: int = 0) -> Dataset:
         """Return the data, read again when its file has changed; the seed is of synthetic data."""
         if self.dataset == LINEAR:
             return linear_data(seed)
@@ -166,7 +166,7 @@ class Learning(Trained):
 
     def _clients(self) -> IntArray | None:
         """Return the client of each sample, where the data names them."""
-        return None if self._is_published else getattr(self._data(), "client", None)
+        return None if self._is_published else self._data().client
 
     def n_recorded(self) -> int | None:
         """Return how many clients the data has; None: it names none, or its file must run."""
@@ -189,11 +189,9 @@ class Learning(Trained):
 
     def client_data(self, n_clients: int, seed: int, *, names: Names = unnamed) -> Known:
         """Return the sizes, quality and names of the clients' data, with one seed."""
-        split = self.make_partition(n_clients, seed)
-        ids = None
+        split, ids = self.make_partition(n_clients, seed), None
         if split.chosen is not None:
-            every = self._data().ids  # type: ignore[union-attr]
-            ids = [every[k] for k in split.chosen.tolist()]
+            ids = [self._data().ids[k] for k in split.chosen.tolist()]
         return Known(split.sizes.astype(np.float64), split.quality, ids)
 
     def make_task(
@@ -314,18 +312,18 @@ AnyLearning = Annotated[
 """What is trained: a data set, or a task by name or as an object."""
 
 
-def linear_data(seed: int) -> OwnData:
+def linear_data(seed: int) -> Dataset:
     """Return training and test data of y = w x + noise with standard normal w and x."""
     rng = stream(seed, "linear-data")
     x = rng.normal(size=(N_TRAIN + N_TEST, N_FEATURES))
     y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=len(x))
     train, test = slice(N_TRAIN), slice(N_TRAIN, None)
-    return OwnData(
+    return Dataset(
         name=LINEAR, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test], labels=None
     )
 
 
-def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any, Any]:
+def _as_seen(data: Dataset, split: Partition, seed: int) -> tuple[Any, Any]:
     """Return inputs and targets as their clients see them: noisy where quality is q < 1.
 
     The noise of a regression has standard deviation 1 - q, that of images as in `client_images`.
@@ -350,5 +348,5 @@ def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any,
 
 
 @lru_cache(maxsize=2)
-def _read(name: str, _: tuple[int, ...]) -> Dataset | OwnData:
-    return load_any(name)
+def _read(name: str, _: tuple[int, ...]) -> Dataset:
+    return load_dataset(name)

@@ -45,7 +45,7 @@ def fast_image_task(
 ) -> "FastTask":
     """Return what `image_task` returns for the same arguments, trained by numba.
 
-    It knows the small network "cnn" and optimizer "sgd", with or without momentum.
+    It trains the small network "cnn" with optimizer "sgd", with or without momentum.
     """
     train, test, clients, local = data
     if (network, size, local.optimizer) != ("cnn", "small", "sgd"):
@@ -53,7 +53,7 @@ def fast_image_task(
             'engine "fast" trains the small "cnn" with "sgd", got the '
             f'{size} "{network}" with "{local.optimizer}"; engine "jax" trains all'
         )
-    known = array_task.image_data(train, test, clients, n_labels)
+    known = array_task.checked_data(train, test, clients, dimensions=(3, 4), n_labels=n_labels)
     shapes = networks.layer_shapes(network, size, known["x"].shape[1:], known["n_labels"])
     return FastTask(shapes=shapes, dropout=networks.check_dropout(dropout), local=local, **known)
 
@@ -63,7 +63,7 @@ class FastTask(array_task.ArrayTask):
     """A Task whose clients train in numba; build one with `fast_image_task`.
 
     Attributes:
-        shapes: Of the weights of the layers.
+        shapes: Shapes of the weights of the layers.
         dropout: Share of the dense layer dropped while training.
     """
 
@@ -80,10 +80,10 @@ class FastTask(array_task.ArrayTask):
         def train_one(i: int) -> Update:
             client, model = int(cohort[i]), models[i, : len(start)]
             model[:] = start
-            rows, counts, n, own_seed = self._steps(client, t, seed)
+            rows, counts, n, own_seed = self.steps(client, t, seed)
             steps, seen = (rows[:n], counts[:n], own_seed), int(counts.sum())
             loss, _ = self._run(model, self.x, self.y, steps, keep=1 - self.dropout, learn=True)
-            learned, samples = networks.views(model, self.shapes), seen // self.local.epochs
+            learned, samples = networks.views(model, self.shapes), len(self.clients[client])
             return Update(client=client, params=learned, loss=loss / seen, samples=samples)
 
         return list(array_task.on_every_core(train_one, range(len(cohort)), self._workers))
@@ -250,7 +250,7 @@ def _second_slope(x, w, dy, choice, dw, dbias):
 def _alive(x):
     """Return where x is not 0."""
     places, found = np.empty(len(x) + 1, np.int64), 0
-    for i in range(len(x)):  # without a branch, which nobody could predict
+    for i in range(len(x)):  # without a branch, which no processor could predict
         places[found] = i
         found += x[i] != 0
     return places[:found]

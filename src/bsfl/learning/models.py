@@ -49,14 +49,8 @@ class Model:
 
 def linear(n_features: int) -> Model:
     """Return y = x w + b, one number per sample, from w = 0."""
-
-    def init(rng: Rng) -> Layers:
-        return {"output": {"weight": jnp.zeros((n_features, 1)), "bias": jnp.zeros(1)}}
-
-    def apply(params: Layers, x: Array, key: Array | None) -> Array:
-        return _dense(params["output"], x)[:, 0]
-
-    return Model(init, apply)
+    model = softmax(n_features, 1)
+    return Model(model.init, lambda params, x, key: model.apply(params, x, key)[:, 0])
 
 
 def softmax(n_features: int, n_labels: int) -> Model:
@@ -66,68 +60,40 @@ def softmax(n_features: int, n_labels: int) -> Model:
         weight, bias = jnp.zeros((n_features, n_labels)), jnp.zeros(n_labels)
         return {"output": {"weight": weight, "bias": bias}}
 
-    def apply(params: Layers, x: Array, key: Array | None) -> Array:
-        return _dense(params["output"], x)
-
-    return Model(init, apply)
+    return Model(init, lambda params, x, key: _dense(params["output"], x))
 
 
-def cnn(shape: Shape, n_labels: int, *, size: Size = "small", dropout: float = 0.25) -> Model:
-    """Return conv - pool for every number of channels, then dense - dropout - dense.
+def convolutional(
+    network: Network, shape: Shape, n_labels: int, size: Size = "small", dropout: float = 0.25
+) -> Model:
+    """Return convolutions with pooling, then dense - dropout - dense.
 
     Args:
+        network: "cnn": pooling after each convolution; "vgg": after every second one.
         shape: Of an image; height and width are even.
-        n_labels: How many labels there are.
-        size: "small": 16 and 32 channels, dense 64; "paper": 32, 64 and 128, dense 128.
+        n_labels: Number of labels.
+        size: Of the layers, see `layer_shapes`.
         dropout: Share of the dense layer dropped while training.
     """
-
-    def features(convolutions: list[Layer], images: Array) -> Array:
-        first, *others = convolutions
-        x = _relu(conv3x3_pool_input(images, first["weight"]), first)
-        for layer in others:
-            x = _relu(max_pool(conv3x3(x, layer["weight"])), layer)
-        return x
-
-    return _convolutional(features, "cnn", shape, n_labels, size, dropout)
-
-
-def vgg(shape: Shape, n_labels: int, *, size: Size = "small", dropout: float = 0.25) -> Model:
-    """Return conv - conv - pool for every number of channels, then dense - dropout - dense.
-
-    Takes what cnn takes, but "small" has 16, 32 and 64 channels.
-    """
-
-    def features(convolutions: list[Layer], images: Array) -> Array:
-        x = images
-        for i, layer in enumerate(convolutions):
-            x = (conv3x3 if i else conv3x3_input)(x, layer["weight"])
-            x = _relu(max_pool(x) if i % 2 else x, layer)
-        return x
-
-    return _convolutional(features, "vgg", shape, n_labels, size, dropout)
-
-
-def _convolutional(
-    features: Callable[[list[Layer], Array], Array],
-    network: Network,
-    shape: Shape,
-    n_labels: int,
-    size: Size,
-    dropout: float,
-) -> Model:
-    """Return a network of 3 x 3 convolutions and pools, with dense layers behind."""
     shapes, dropout = layer_shapes(network, size, shape, n_labels), check_dropout(dropout)
-    n_features = shapes["dense"][0]
 
     def init(rng: Rng) -> Layers:
         return jax.tree.map(jnp.asarray, first_params(shapes, rng))  # type: ignore[no-any-return]
 
+    def features(params: Layers, x: Array) -> Array:
+        for i, layer in enumerate(params[name] for name in shapes if name.startswith("conv")):
+            if network == "vgg":
+                x = (conv3x3 if i else conv3x3_input)(x, layer["weight"])
+                x = max_pool(x) if i % 2 else x
+            elif i:
+                x = max_pool(conv3x3(x, layer["weight"]))
+            else:
+                x = conv3x3_pool_input(x, layer["weight"])
+            x = jax.nn.relu(x + layer["bias"])  # after pooling the same as before, and cheaper
+        return x.reshape(len(x), -1)
+
     def apply(params: Layers, images: Array, key: Array | None) -> Array:
-        x = features([params[name] for name in shapes if name.startswith("conv")], images).reshape(
-            len(images), n_features
-        )
-        x = jax.nn.relu(_dense(params["dense"], x))
+        x = jax.nn.relu(_dense(params["dense"], features(params, images)))
         if key is not None and dropout > 0:
             kept = jax.random.bernoulli(key, 1 - dropout, x.shape)
             x = jnp.where(kept, x / (1 - dropout), 0)
@@ -140,11 +106,6 @@ def _dense(layer: Layer, x: Array) -> Array:
     return x @ layer["weight"] + layer["bias"]
 
 
-def _relu(x: Array, layer: Layer) -> Array:
-    """Return max(0, x + b); a bias and ReLU after pooling are the same as before, and cheaper."""
-    return jax.nn.relu(x + layer["bias"])
-
-
 # --- convolutions and pooling --------------------------------------------------------------------
 
 
@@ -153,10 +114,6 @@ def conv3x3(x: Array, kernel: Array) -> Array:
     """Return the convolution of images with a 3 x 3 kernel, same size."""
     layout = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=layout)
-
-
-def _conv3x3_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-    return conv3x3(x, kernel), (x, kernel)
 
 
 def _conv3x3_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
@@ -170,7 +127,7 @@ def _conv3x3_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array, 
     return x_slope, kernel_slope
 
 
-conv3x3.defvjp(_conv3x3_forward, _conv3x3_backward)
+conv3x3.defvjp(lambda x, kernel: (conv3x3(x, kernel), (x, kernel)), _conv3x3_backward)
 
 
 def conv3x3_input(images: Array, kernel: Array) -> Array:
@@ -209,11 +166,6 @@ def _block_max(x: Array) -> Array:
     return x.reshape(n, height // 2, 2, width // 2, 2, c).max((2, 4))
 
 
-def _block_max_forward(x: Array) -> tuple[Array, tuple[Array, Array]]:
-    largest = _block_max(x)
-    return largest, (x, largest)
-
-
 def _block_max_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array]:
     """Give the slope to the first of the largest."""
     x, largest = saved
@@ -228,7 +180,7 @@ def _block_max_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array
     return (jnp.stack(rows, axis=2).reshape(x.shape),)
 
 
-_block_max.defvjp(_block_max_forward, _block_max_backward)
+_block_max.defvjp(lambda x: (largest := _block_max(x), (x, largest)), _block_max_backward)
 
 
 def _neighbours(x: Array, axis: int, order: tuple[int, int, int]) -> Array:

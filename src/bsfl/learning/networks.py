@@ -69,9 +69,7 @@ def first_params(shapes: LayerShapes, rng: Rng) -> dict[str, dict[str, Array]]:
     """Return untrained parameters: `weight` and `bias` of each layer."""
     return {
         name: {
-            "weight": (rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))).astype(
-                np.float32
-            ),
+            "weight": (rng.normal(size=shape) * math.sqrt(2 / math.prod(shape[:-1]))).astype("f4"),
             "bias": np.zeros(shape[-1], np.float32),
         }
         for name, shape in shapes.items()

@@ -6,7 +6,7 @@ number of steps is an argument and not a shape, one compilation serves all clien
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,18 +14,9 @@ import numpy as np
 
 from bsfl import validation
 from bsfl.extras import optional_imports
-from bsfl.learning.array_task import (
-    PIXEL_MAX,
-    ArrayTask,
-    Clients,
-    Local,
-    Pair,
-    image_data,
-    label_data,
-    on_every_core,
-    regression_data,
-)
-from bsfl.learning.networks import NETWORKS, Network, Shape, Size
+from bsfl.learning.array_task import PIXEL_MAX, ArrayTask, Local, Pair, checked_data, on_every_core
+from bsfl.learning.networks import NETWORKS, Network, Size
+from bsfl.learning.partition import Clients
 from bsfl.learning.task import Evaluation, Update, check_cohort
 from bsfl.random import stream
 from bsfl.types import FloatArray, IntArray
@@ -36,11 +27,10 @@ with optional_imports():
     import optax
     from jax import Array, lax
 
-    from bsfl.learning.models import Layers, Model, cnn, linear, softmax, vgg
+    from bsfl.learning.models import Layers, Model, convolutional, linear, softmax
 
 PROGRAMS_KEPT = 8
 """Learners whose programs stay compiled: many runs in a process ask for the same one."""
-MODELS = {"cnn": cnn, "vgg": vgg}
 EVALUATION_BATCH = 50
 """Test samples in a batch, which stays in the cache."""
 
@@ -60,42 +50,28 @@ class Learner:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class JaxTask(ArrayTask):
-    """A Task whose clients are rows of arrays that are stored once, trained in JAX.
-
-    Build one with `linear_task` or `image_task`, or from any `Learner`. A round costs what its
-    cohort costs, however many clients there are.
+    """A Task over arrays, trained in JAX. The cost of a round is that of its cohort.
 
     Attributes:
         learner: The model, its loss and the clients' optimizer.
     """
 
     learner: Learner
-    _train: Callable[..., tuple[Layers, Array]] = field(init=False, repr=False)
-    _evaluate: Callable[..., tuple[Array, Array]] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_train", compile_training(self.learner))
-        evaluate = compile_evaluation(self.learner, self.n_labels, EVALUATION_BATCH)
-        object.__setattr__(self, "_evaluate", evaluate)
 
     def init(self, seed: int) -> Layers:
         return self.learner.model.init(stream(seed, "model"))
 
     def train(self, params: Layers, clients: IntArray, *, t: int, seed: int) -> list[Update]:
         cohort = check_cohort(clients, self.n_clients)
-        samples = self.holdings.start[cohort + 1] - self.holdings.start[cohort]
+        program = compile_training(self.learner)
 
-        def train_one(client: int) -> tuple[Layers, Array]:
-            steps = self._steps(client, t, seed)
-            return jax.block_until_ready(self._train(params, self.x, self.y, *steps))  # type: ignore[no-untyped-call,no-any-return]
+        def train_one(client: int) -> Update:
+            steps = self.steps(client, t, seed)
+            learned, loss = program(params, self.x, self.y, *steps)
+            n = len(self.clients[client])
+            return Update(client=client, params=learned, loss=float(loss), samples=n)
 
-        trained = on_every_core(train_one, cohort.tolist(), self._workers)
-        return [
-            Update(client=client, params=learned, loss=float(loss), samples=n)
-            for client, n, (learned, loss) in zip(
-                cohort.tolist(), samples.tolist(), trained, strict=True
-            )
-        ]
+        return list(on_every_core(train_one, cohort.tolist(), self._workers))
 
     def aggregate(self, params: Layers, updates: Sequence[Update], weights: FloatArray) -> Layers:
         if not updates:
@@ -106,8 +82,10 @@ class JaxTask(ArrayTask):
         return total
 
     def evaluate(self, params: Layers) -> Evaluation:
+        program = compile_evaluation(self.learner, self.n_labels)
+
         def part(first: int, last: int) -> tuple[float, Any]:
-            total, right = self._evaluate(params, self.x_test, self.y_test, first, last)
+            total, right = program(params, self.x_test, self.y_test, first, last)
             return float(total), np.asarray(right)
 
         return self._evaluation(part)
@@ -122,24 +100,21 @@ def linear_task(train: Pair, test: Pair, clients: Clients, local: Local) -> JaxT
         clients: For each client, the rows of the training data that it holds.
         local: How a client trains.
     """
-    data = regression_data(train, test, clients)
-    return _task(_linear_learner(data["x"].shape[1], local), local, data)
+    data = checked_data(train, test, clients, dimensions=(2,), is_regression=True)
+    return _task(_learner(linear, squared_error, local, data["x"].shape[1]), local, data)
 
 
 def vector_task(
     train: Pair, test: Pair, clients: Clients, local: Local, *, n_labels: int | None = None
 ) -> JaxTask:
-    """Return classification of vectors by softmax regression.
+    """Return classification of vectors, with labels from 0, by softmax regression.
 
     Args:
-        train: Inputs [n, features] and labels [n] from 0.
-        test: The same for the test data.
-        clients: For each client, the rows of the training data that it holds.
-        local: How a client trains.
-        n_labels: How many labels there are; None: as many as the data show.
+        train, test, clients, local: As for linear_task.
+        n_labels: Number of labels; None: as many as the data show.
     """
-    data = label_data(train, test, clients, n_labels, dimensions=(2,))
-    learner = _vector_learner(data["x"].shape[1], data["n_labels"], local)
+    data = checked_data(train, test, clients, dimensions=(2,), n_labels=n_labels)
+    learner = _learner(softmax, cross_entropy, local, data["x"].shape[1], data["n_labels"])
     return _task(learner, local, data)
 
 
@@ -159,39 +134,23 @@ def image_task(
     Args:
         train: Images [n, height, width, channels] (or without channels), uint8 from 0 to 255 or
             floats, and labels [n] from 0.
-        test: The same for the test data.
-        clients: For each client, the rows of the training data that it holds.
-        local: How a client trains.
+        test, clients, local: As for linear_task.
         network: "cnn" or "vgg".
         size: "small" or "paper".
         dropout: Share of the dense layer dropped while training.
-        n_labels: How many labels there are; None: as many as the data show.
+        n_labels: Number of labels; None: as many as the data show.
     """
     validation.one_of("network", network, NETWORKS)
-    data = image_data(train, test, clients, n_labels)
+    data = checked_data(train, test, clients, dimensions=(3, 4), n_labels=n_labels)
     dropout = validation.finite("dropout", dropout)
-    shape = data["x"].shape[1:]
-    return _task(
-        _image_learner(network, shape, data["n_labels"], size, dropout, local), local, data
-    )
+    sizes = network, data["x"].shape[1:], data["n_labels"], size, dropout
+    return _task(_learner(convolutional, cross_entropy, local, *sizes), local, data)
 
 
 @lru_cache(PROGRAMS_KEPT)
-def _linear_learner(n_features: int, local: Local) -> Learner:
-    return Learner(linear(n_features), squared_error, optimizer(local))
-
-
-@lru_cache(PROGRAMS_KEPT)
-def _vector_learner(n_features: int, n_labels: int, local: Local) -> Learner:
-    return Learner(softmax(n_features, n_labels), cross_entropy, optimizer(local))
-
-
-@lru_cache(PROGRAMS_KEPT)
-def _image_learner(
-    network: Network, shape: Shape, n_labels: int, size: Size, dropout: float, local: Local
-) -> Learner:
-    model = MODELS[network](shape, n_labels, size=size, dropout=dropout)
-    return Learner(model, cross_entropy, optimizer(local))
+def _learner(build: Callable[..., Model], loss: Loss, local: Local, *sizes: Any) -> Learner:
+    """Return the learner of these arguments, the same one for equal arguments."""
+    return Learner(build(*sizes), loss, optimizer(local))
 
 
 def _task(learner: Learner, local: Local, data: dict[str, Any]) -> JaxTask:
@@ -227,7 +186,7 @@ def compile_training(learner: Learner) -> Callable[..., tuple[Layers, Array]]:
 
         def step(i: Array, carry: tuple[Any, Any, Array]) -> tuple[Any, Any, Array]:
             params, state, total = carry
-            batch, targets = as_float(x[rows[i]]), y[rows[i]]
+            batch, targets = _scaled(x[rows[i]]), y[rows[i]]
             real = jnp.arange(rows.shape[1]) < counts[i]
 
             def objective(params: Layers) -> tuple[Array, Array]:
@@ -248,7 +207,7 @@ def compile_training(learner: Learner) -> Callable[..., tuple[Layers, Array]]:
 
 @lru_cache(PROGRAMS_KEPT)
 def compile_evaluation(
-    learner: Learner, n_labels: int | None, batch_size: int
+    learner: Learner, n_labels: int | None
 ) -> Callable[..., tuple[Array, Array]]:
     """Return the program (params, x, y, first, last) -> (summed loss, right answers per label).
 
@@ -260,9 +219,9 @@ def compile_evaluation(
     ) -> tuple[Array, Array]:
         def batch(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             total, right = carry
-            rows = first + i * batch_size + jnp.arange(batch_size)
+            rows = first + i * EVALUATION_BATCH + jnp.arange(EVALUATION_BATCH)
             real, rows = rows < last, jnp.minimum(rows, last - 1)
-            outputs, targets = learner.model.apply(params, as_float(x[rows]), None), y[rows]
+            outputs, targets = learner.model.apply(params, _scaled(x[rows]), None), y[rows]
             total += jnp.where(real, learner.loss(outputs, targets), 0).sum()
             if n_labels is not None:
                 hit = real & (outputs.argmax(axis=1) == targets)
@@ -270,13 +229,13 @@ def compile_evaluation(
             return total, right
 
         start = jnp.zeros(()), jnp.zeros(n_labels or 0, jnp.int32)
-        n_batches = (last - first + batch_size - 1) // batch_size
+        n_batches = (last - first + EVALUATION_BATCH - 1) // EVALUATION_BATCH
         return lax.fori_loop(0, n_batches, batch, start)  # type: ignore[no-any-return]
 
     return _compiled(evaluate)
 
 
-def as_float(x: Array) -> Array:
+def _scaled(x: Array) -> Array:
     """Return pixels (uint8) as numbers between 0 and 1, and numbers as they are."""
     return x.astype(jnp.float32) / PIXEL_MAX if x.dtype == jnp.uint8 else x
 

@@ -15,7 +15,7 @@ import pytest
 from fake_data import fake_fashion, write_idx
 
 from bsfl.errors import InvalidInput, NoSource
-from bsfl.learning.datasets import CATALOGUE, Dataset, get_dataset, load_dataset, where_is
+from bsfl.learning.datasets import CATALOGUE, get_dataset, load_dataset, where_is
 from bsfl.learning.datasets.catalogue import CIFAR10, EMBEDDED, FASHION_MNIST
 from bsfl.learning.datasets.load import folders, write_npz
 from bsfl.learning.datasets.official_files import IDX_FILES
@@ -157,29 +157,12 @@ for name in ("jax", "pooch", "platformdirs", "requests"):
     sys.modules[name] = None
 from bsfl.learning.datasets import load_dataset
 data = load_dataset("fashion-mnist-small")
-print(data.x_train.shape, data.x_test.shape, {int((data.y_train == k).sum()) for k in range(10)})
+print(data.x_train.flags.writeable, data.x_train.shape, data.x_test.shape, {int((data.y_train == k).sum()) for k in range(10)})
 """
 
 
 def test_embedded_data_needs_numpy_alone_and_is_balanced():
     run = [sys.executable, "-c", CODE]
     found = subprocess.run(run, capture_output=True, text=True, env=os.environ)
-    assert found.stdout == "(6000, 28, 28, 1) (1000, 28, 28, 1) {600}\n", found.stderr
+    assert found.stdout == "False (6000, 28, 28, 1) (1000, 28, 28, 1) {600}\n", found.stderr
     assert "2017 Zalando SE" in (EMBEDDED / "LICENSE-fashion-mnist").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"x_train": np.zeros((2, 4, 4, 1))}, "x_train must be uint8 with 4 axes, got float64"),
-        ({"y_train": np.zeros(3, np.uint8)}, "one label for each image of shape"),
-        ({"y_train": np.array([0, 2], np.uint8)}, "labels must be below 2, got 2"),
-        ({"x_test": np.zeros((1, 5, 4, 1), np.uint8)}, "one label for each image of shape"),
-    ],
-)
-def test_arrays_that_are_no_data_set_are_named(change, message):
-    x, y = np.zeros((2, 4, 4, 1), np.uint8), np.zeros(2, np.uint8)
-    parts = {"x_train": x, "y_train": y, "x_test": x[:1], "y_test": y[:1]}
-    assert not Dataset(name="mine", labels=("a", "b"), **parts).x_train.flags.writeable
-    with pytest.raises(InvalidInput, match=message):
-        Dataset(name="mine", labels=("a", "b"), **parts | change)

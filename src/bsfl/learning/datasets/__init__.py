@@ -5,17 +5,15 @@ numpy alone is needed until a data set must be downloaded or is looked up in the
 
 from bsfl.learning.datasets.catalogue import CATALOGUE, Entry
 from bsfl.learning.datasets.dataset import Dataset
-from bsfl.learning.datasets.load import Obtained, get_dataset, load_any, load_dataset, where_is
-from bsfl.learning.datasets.own import OwnData, own_data
+from bsfl.learning.datasets.load import Obtained, get_dataset, load_dataset, where_is
+from bsfl.learning.datasets.own import own_data
 
 __all__ = [
     "CATALOGUE",
     "Dataset",
     "Entry",
     "Obtained",
-    "OwnData",
     "get_dataset",
-    "load_any",
     "load_dataset",
     "own_data",
     "where_is",

@@ -1,7 +1,8 @@
 """The data sets that bsfl knows: what each must be, and the places where it can be."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Entry:
     sha256: Mapping[str, str]
     licence: str
     address: str = ""
-    downloads: Mapping[str, str]
+    downloads: Mapping[str, str] = field(default_factory=dict)
     read_official: Callable[[Path, official_files.Shapes], Arrays] | None = None
     official_names: tuple[str, ...] = ()
     subfolders: tuple[str, ...] = ()
@@ -67,8 +68,7 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        height, width, channels = self.image_shape
-        return (self.n_train + self.n_test) * (height * width * channels + 1)
+        return (self.n_train + self.n_test) * (math.prod(self.image_shape) + 1)
 
     def folder_in(self, folder: Path) -> Path | None:
         """Return the folder, or the one below it, that has files of the data set."""
@@ -84,6 +84,7 @@ class Entry:
             missing = "does not hold" if folder.is_dir() else "is no folder that holds"
             raise UnreadableData(f"{folder} {missing} {self.name}")
         path = place / self.file_name
+        arrays: Any
         if path.is_file() or self.read_official is None:
             try:
                 arrays = read_arrays(path, PARTS, max_bytes=2 * self.size_bytes)
@@ -101,13 +102,12 @@ class Entry:
         return Dataset(name=self.name, labels=self.labels, **arrays)
 
 
-FASHION_LABELS = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-)
 FASHION_MNIST_SMALL = Entry(
     name="fashion-mnist-small",
-    labels=FASHION_LABELS,
+    labels=(
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    ),
     image_shape=(28, 28, 1),
     n_train=6_000,
     n_test=1_000,
@@ -118,12 +118,10 @@ FASHION_MNIST_SMALL = Entry(
         "y_test": "6b25654537ff83dd6c40fe0a122c7778d8219b2a88ff02c36dbdd21152fdb075",
     },
     licence="MIT",
-    downloads={},
 )
-FASHION_MNIST = Entry(
+FASHION_MNIST = replace(
+    FASHION_MNIST_SMALL,
     name="fashion-mnist",
-    labels=FASHION_LABELS,
-    image_shape=(28, 28, 1),
     n_train=60_000,
     n_test=10_000,
     sha256={
@@ -132,7 +130,6 @@ FASHION_MNIST = Entry(
         "x_test": "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
         "y_test": "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
     },
-    licence="MIT",
     address="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     downloads={
         "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -175,5 +172,4 @@ CATALOGUE: Registry[Any] = Registry(
     {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)},
     group="bsfl.datasets",
 )
-"""Data sets by name; a custom one is a function that returns arrays as in `bsfl.learning.datasets.
-own`."""
+"""Data sets by name; a custom one is a function that returns arrays as in `own`."""

@@ -5,9 +5,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,64 +17,47 @@ from bsfl.errors import BsflError, DataError, InvalidInput, NoSource
 from bsfl.extras import optional_module
 from bsfl.learning.datasets.catalogue import CATALOGUE, EMBEDDED, Entry
 from bsfl.learning.datasets.dataset import PARTS, Dataset
-from bsfl.learning.datasets.own import OwnData, is_own, own_data, read_own
+from bsfl.learning.datasets.own import is_own, own_data, read_own
 from bsfl.persistence.atomic import replace_file
 
 ENVIRONMENT = "BSFL_DATA_DIR"
 """The variable that names the user's data folder."""
-OFFICIAL = "official address"
+SYSTEM = "system package"
 RETRIES, TIMEOUT_S = 2, 30.0
 """Further attempts of a download, and seconds without a byte after which one has failed."""
 MAX_REASON = 500
 """Characters of the reason why a source failed."""
 
 Log = Callable[[str], None]
-"""Gets one line for each source: what is tried, and why it failed."""
 Source = tuple[str, Callable[[], Dataset]]
 """The name of a source for messages, and a function that returns the data set or raises."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Obtained:
-    """A data set and where it is.
-
-    Attributes:
-        dataset: Verified.
-        source: The name of its source.
-        folder: Where it is on this machine; None: it could not be kept.
-    """
+class Obtained(NamedTuple):
+    """A verified data set, its source, and its folder; None: no copy could be kept."""
 
     dataset: Dataset
     source: str
     folder: Path | None
 
 
-def load_any(name: str) -> Dataset | OwnData:
-    """Return a data set of the catalogue, or custom data; see `own`.
-
-    Args:
-        name: As for load_dataset, an .npz file, a folder of CSV files, or a function that returns
-            arrays, by "mine.py:function" or the name of an entry point.
-    """
-    if is_own(name) and not is_reference(name):
-        return read_own(name)
-    if isinstance(CATALOGUE.find(name), Entry):
-        return load_dataset(name)
-    made = CATALOGUE.call(name)
-    return made if isinstance(made, Dataset | OwnData) else own_data(name, made)
-
-
 def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
-    """Return a published data set that is on this machine, without any download.
+    """Return a data set that is on this machine, without any download.
 
     Args:
-        name: A name from `bsfl data list`.
-        data_dir: Folder to look into first; None: that of BSFL_DATA_DIR, if there is one.
+        name: A name from `bsfl data list`, an .npz file, a folder of CSV files, or a function that
+            returns arrays, by "mine.py:function" or the name of an entry point.
+        data_dir: Folder to look into first for published data; None: that of BSFL_DATA_DIR.
 
     >>> load_dataset("fashion-mnist-small").x_train.shape
     (6000, 28, 28, 1)
     """
-    entry = _published(name)
+    if is_own(name) and not is_reference(name):
+        return read_own(name)
+    entry = CATALOGUE.find(name)
+    if not isinstance(entry, Entry):
+        made = CATALOGUE.call(name)
+        return made if isinstance(made, Dataset) else own_data(name, made)
     sources = ((source, partial(entry.read, path)) for source, path in folders(entry, data_dir))
     return _first(entry, sources, advice=f"run: bsfl data get {name}" if entry.address else "")[1]
 
@@ -82,32 +65,32 @@ def load_dataset(name: str, *, data_dir: Path | None = None) -> Dataset:
 def get_dataset(
     name: str, *, data_dir: Path | None = None, log: Log = lambda line: None
 ) -> Obtained:
-    """Return a data set from the first source that has it; one that is downloaded is kept.
+    """Return a published data set from the first source that has it; a download is kept.
 
-    It is kept in the folder that the user named, else in the user's cache folder.
+    It is kept in the folder that the user named, else in the user's cache folder. `log` gets lines
+    that say which source is tried, and why it failed.
     """
-    entry = _published(name)
-    local = dict(folders(entry, data_dir))
+    entry = CATALOGUE.find(name)
+    if not isinstance(entry, Entry):
+        raise InvalidInput(f"{name} is no published data set; load_dataset reads custom data")
+    local, advice = dict(folders(entry, data_dir)), ""
     sources: list[Source] = [(source, partial(entry.read, path)) for source, path in local.items()]
-    advice = ""
     if entry.address:
-        sources.append((OFFICIAL, partial(download, entry)))
-        files = ", ".join(entry.downloads)
+        sources.append(("official address", partial(download, entry)))
         advice = (
-            f"to place it by hand, put {files} of {entry.address} in a folder and name the folder "
-            f"with --data-dir or {ENVIRONMENT}"
+            f"to place it by hand, put {', '.join(entry.downloads)} of {entry.address} in a folder "
+            f"and name the folder with --data-dir or {ENVIRONMENT}"
         )
     source, dataset = _first(entry, sources, advice=advice, log=log)
     if source in local:
-        return Obtained(dataset=dataset, source=source, folder=local[source])
-    for folder in (named_folder(data_dir), cache_folder()):
+        return Obtained(dataset, source, local[source])
+    for folder in (path for name, path in local.items() if name != SYSTEM):
         try:
-            if folder:
-                write_npz(folder / entry.file_name, dataset)
-                return Obtained(dataset=dataset, source=source, folder=folder)
+            write_npz(folder / entry.file_name, dataset)
+            return Obtained(dataset, source, folder)
         except OSError as error:
             log(f"  could not keep a copy: {error}")
-    return Obtained(dataset=dataset, source=source, folder=None)
+    return Obtained(dataset, source, None)
 
 
 def where_is(entry: Entry, data_dir: Path | None = None) -> tuple[str, Path] | None:
@@ -123,16 +106,11 @@ def folders(entry: Entry, data_dir: Path | None = None) -> Iterator[tuple[str, P
     if not entry.address:
         yield "part of bsfl", EMBEDDED
         return
-    if named := named_folder(data_dir):
-        yield ENVIRONMENT if data_dir is None else "data folder", named
-    yield "cache", cache_folder()
-    yield from (("system package", path) for path in entry.system)
-
-
-def named_folder(data_dir: Path | None) -> Path | None:
-    """Return the folder that the user named by an option or in the environment, if any."""
     named = os.environ.get(ENVIRONMENT) if data_dir is None else data_dir
-    return validation.folder(Path(named)) if named else None
+    if named:
+        yield ENVIRONMENT if data_dir is None else "data folder", validation.folder(Path(named))
+    yield "cache", cache_folder()
+    yield from ((SYSTEM, path) for path in entry.system)
 
 
 def cache_folder() -> Path:
@@ -164,13 +142,6 @@ def write_npz(path: Path, dataset: Dataset) -> None:
     np.savez(content, **{part: getattr(dataset, part) for part in PARTS})
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, content.getbuffer())
-
-
-def _published(name: str) -> Entry:
-    entry = CATALOGUE.find(name)
-    if not isinstance(entry, Entry):
-        raise InvalidInput(f"{name} is no published data set; load_any reads custom data")
-    return entry
 
 
 def _first(

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bsfl.errors import UnreadableData
-from bsfl.learning.datasets.dataset import Arrays, ByteArray
+from bsfl.learning.datasets.dataset import Array, Arrays
 from bsfl.persistence.regular_file import open_regular
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -65,7 +65,7 @@ def read_cifar_files(folder: Path, shapes: Shapes) -> Arrays:
     return {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
 
 
-def _images(records: ByteArray) -> tuple[ByteArray, ByteArray]:
+def _images(records: Array) -> tuple[Array, Array]:
     records = records.reshape(-1, RECORD_BYTES)
     planes = records[:, 1:].reshape(-1, *IMAGE_SHAPE)
     return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, 0].copy()

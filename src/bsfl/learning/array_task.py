@@ -19,15 +19,11 @@ from bsfl.types import IntArray
 Result = TypeVar("Result")
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 """Inputs and targets."""
-
 IndexArray = npt.NDArray[np.int32]
-
 Optimizer = Literal["sgd", "adam"]
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
-
 PIXEL_MAX = 255.0
-EVALUATION_CHUNK = 500
-"""Test samples in the share of one core at a time."""
+EVALUATION_CHUNK = 500  # test samples that one core evaluates at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +94,7 @@ class ArrayTask:
         return self.local.workers or n_cores or 1
 
     def steps(self, client: int, t: int, seed: int) -> tuple[Any, ...]:
-        """Return the rows of every step of a client in round t, how many of them count in each
-        step, the number of steps, and the client's own seed.
+        """Return the rows of every step, how many of them count, the number of steps, and a seed.
 
         Every epoch takes each sample once, in a new order, in ceil(n / batch_size) steps. Both
         arrays have the same shape for every client: short steps are filled up with row 0, and a
@@ -146,12 +141,8 @@ def checked_data(
 ) -> dict[str, Any]:
     """Return the data of an ArrayTask: pixels as they are, other inputs in float32.
 
-    Args:
-        train, test: Inputs and targets.
-        clients: For each client, the rows of the training data that it holds.
-        dimensions: Dimensions that inputs may have; images of three get an axis for the channel.
-        is_regression: Whether targets are numbers; else they are labels from 0.
-        n_labels: Number of labels; None: as many as the data show.
+    Inputs must have one of these numbers of dimensions; images of three get an axis for the
+    channel. Targets are labels from 0, but for a regression.
     """
     (x, y), (x_test, y_test) = _pair("train", train, dimensions), _pair("test", test, dimensions)
     if x.shape[1:] != x_test.shape[1:]:

@@ -1,12 +1,10 @@
 """Image classification on processors: what `image_task` trains, by loops that numba compiles.
 
 Order of samples, dropout and first parameters are those of JAX, so the results are, too, but for
-the last digits of float32. JAX itself is not needed.
-
-An image goes through all layers and back while it is in the cache. Arrays are [place, channel] or
-[row, column x channel], a layer is (weight, bias). LLVM makes vectors of the innermost loops, over
-channels. Gradients take one of the four sums of a pooling block each, and only where ReLU lets it
-through.
+the last digits of float32. An image goes through all layers and back while it is in the cache.
+Arrays are [place, channel] or [row, column x channel], a layer is (weight, bias). LLVM makes
+vectors of the innermost loops, over channels. Gradients take one of the four sums of a pooling
+block each, and only where ReLU lets it through.
 """
 
 from collections.abc import Callable, Sequence
@@ -116,8 +114,8 @@ class FastTask(array_task.ArrayTask):
 def recovering(program: Any) -> Callable[..., Any]:
     """Return a compiled program that is compiled again if its copy on disk cannot be read.
 
-    numba unpickles its cache when a program is first called, before anything of it runs, and stops
-    with the error of a damaged pickle. An error of any other cause is raised by the second call.
+    numba unpickles its cache when a program is first called, before the program runs. An error with
+    another cause than a damaged pickle is raised by the second call.
     """
 
     def call(*args: Any) -> Any:

@@ -141,8 +141,7 @@ def conv3x3_input(images: Array, kernel: Array) -> Array:
 def conv3x3_pool_input(images: Array, kernel: Array) -> Array:
     """Return max_pool(conv3x3(images)) of the network's input, with even height and width.
 
-    The four outputs that pooling compares see a 4 x 4 patch, so one product of 16 c by 4 o gives
-    them side by side, with four times fewer and larger rows than patches of nine.
+    The four outputs that pooling compares see one 4 x 4 patch: one product of 16 c by 4 o.
     """
     n, height, width, c = images.shape
     o = kernel.shape[3]
@@ -191,18 +190,13 @@ def _neighbours(x: Array, axis: int, order: tuple[int, int, int]) -> Array:
 
 
 def _sum_of_neighbours(x: Array, axis: int) -> Array:
-    """Return a[i + 1] + b[i] + c[i - 1] along an axis, where (a, b, c) are thirds of the channels.
-
-    The first and the last line are written apart: the loop over the others then has no cases.
-    """
+    """Return a[i + 1] + b[i] + c[i - 1] along an axis; (a, b, c) are thirds of the channels."""
     size = x.shape[axis]
     after, middle, before = jnp.split(x, 3, axis=-1)
 
     def part(third: Array, start: int, stop: int) -> Array:
         return lax.slice_in_dim(third, start, stop, axis=axis)
 
-    if size == 1:
-        return middle
     lines = [
         part(middle, 0, 1) + part(after, 1, 2),
         part(before, 0, size - 2) + part(middle, 1, size - 1) + part(after, 2, size),

@@ -26,8 +26,7 @@ Clients = Sequence[npt.ArrayLike]
 """For each client, the rows of the data that it holds."""
 Images = npt.NDArray[np.uint8]
 
-NOISE_AT_QUALITY_0 = 0.25
-"""Standard deviation of the noise in an image of quality 0, whose pixels run from 0 to 1."""
+NOISE_AT_QUALITY_0 = 0.25  # standard deviation, where pixels run from 0 to 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,7 +112,7 @@ def iid(
     y = _labels(labels, n_clients)
     each = validation.natural("samples", samples) if samples is not None else None
     per_pass = n_clients if each is None else len(y) // each
-    if each is not None and (per_pass == 0 or (n_clients > per_pass and not reuse)):
+    if per_pass == 0 or (n_clients > per_pass and not reuse):
         raise InvalidInput(
             f"samples must be at most {len(y) if reuse else len(y) // n_clients} for {n_clients} "
             f"clients and {len(y)} samples{'' if reuse else ' without reuse'}, got {each}"
@@ -161,8 +160,7 @@ def dirichlet(
 def shards(labels: Labels, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Partition:
     """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
 
-    The K s shards have equal sizes, up to one sample. A shard may reach over the border between
-    two labels.
+    The K s shards have equal sizes, up to one sample; a shard may have samples of two labels.
     """
     y = _labels(labels, n_clients)
     s = validation.natural("shards_per_client", shards_per_client)
@@ -190,12 +188,9 @@ def quantity(labels: Labels, n_clients: int, rng: Rng, *, sigma: float = 1.0) ->
 def by_client(
     labels: Labels, n_clients: int, rng: Rng, *, client: npt.ArrayLike | None = None
 ) -> Partition:
-    """Return the clients of the data itself: each holds its own samples.
+    """Return the clients of the data itself, or some of them at random: each holds its own samples.
 
-    Where the data has more clients than wanted, some are drawn at random.
-
-    Args:
-        client: The number of every sample's client; comes with the data.
+    The data gives `client`, the number of every sample's client.
     """
     if client is None:
         raise InvalidInput('partition "client" needs data that names the client of each sample')
@@ -215,8 +210,7 @@ def by_client(
 def with_label_noise(split: Partition, rng: Rng, *, share: Range) -> Partition:
     """Return the split with some labels replaced by another, all others equally likely.
 
-    Each client draws its share of wrong labels uniformly from the range; it is rounded to whole
-    samples.
+    Each client draws its share of wrong labels uniformly from the range.
     """
     low, high = _range("label_noise", share)
     if split.n_labels < 2 and high > 0:
@@ -316,10 +310,10 @@ def _allocate(preference: FloatArray, sizes: IntArray, supply: IntArray, rng: Rn
 
 
 def _range(name: str, value: Range) -> Range:
-    ends = validation.numbers(name, value).tolist()
-    if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 1:
-        raise InvalidInput(f"{name} must be a range within [0, 1], got {ends}")
-    return ends[0], ends[1]
+    low, high = validation.span(name, value)
+    if not 0 <= low <= high <= 1:
+        raise InvalidInput(f"{name} must be a range within [0, 1], got {[low, high]}")
+    return low, high
 
 
 PARTITIONS: Registry[Callable[..., Partition]] = Registry(

@@ -55,8 +55,7 @@ class Evaluation:
     Attributes:
         loss: Mean loss.
         accuracy: Share of right answers; None where there are no labels.
-        label_accuracy: The same among the samples of each label, nan for a label that the test
-            data do not have; None where there are no labels.
+        label_accuracy: The same for each label, nan for a label that the test data do not have.
     """
 
     loss: float
@@ -113,10 +112,8 @@ class Task(Protocol):
 def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArray:
     """Return each client's share in the average: n_k / sum n ("samples") or 1 / m ("equal").
 
-    >>> shares([1, 3])
-    array([0.25, 0.75])
-    >>> shares([1, 3], "equal")
-    array([0.5, 0.5])
+    >>> shares([1, 3]), shares([1, 3], "equal")
+    (array([0.25, 0.75]), array([0.5, 0.5]))
     """
     validation.one_of("weighting", weighting, WEIGHTINGS)
     counts = np.asarray(samples, dtype=np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 from bsfl import validation
 from bsfl.extras import optional_imports
 from bsfl.learning.array_task import PIXEL_MAX, ArrayTask, Local, Pair, checked_data, on_every_core
-from bsfl.learning.networks import NETWORKS, Network, Size
+from bsfl.learning.networks import Network, Size
 from bsfl.learning.partition import Clients
 from bsfl.learning.task import Evaluation, Update, check_cohort
 from bsfl.random import stream
@@ -31,10 +31,7 @@ with optional_imports():
 
 PROGRAMS_KEPT = 8
 """Learners whose programs stay compiled: many runs in a process ask for the same one."""
-EVALUATION_BATCH = 50
-"""Test samples in a batch, which stays in the cache."""
-
-
+EVALUATION_BATCH = 50  # test samples in a batch, which stays in the cache
 Loss = Callable[[Array, Array], Array]
 """Outputs of a batch and its targets to one loss per sample."""
 
@@ -84,9 +81,8 @@ class JaxTask(ArrayTask):
     def evaluate(self, params: Layers) -> Evaluation:
         program = compile_evaluation(self.learner, self.n_labels)
 
-        def part(first: int, last: int) -> tuple[float, Any]:
-            total, right = program(params, self.x_test, self.y_test, first, last)
-            return float(total), np.asarray(right)
+        def part(first: int, last: int) -> tuple[Array, Array]:
+            return program(params, self.x_test, self.y_test, first, last)
 
         return self._evaluation(part)
 
@@ -107,12 +103,7 @@ def linear_task(train: Pair, test: Pair, clients: Clients, local: Local) -> JaxT
 def vector_task(
     train: Pair, test: Pair, clients: Clients, local: Local, *, n_labels: int | None = None
 ) -> JaxTask:
-    """Return classification of vectors, with labels from 0, by softmax regression.
-
-    Args:
-        train, test, clients, local: As for linear_task.
-        n_labels: Number of labels; None: as many as the data show.
-    """
+    """Return classification of vectors by softmax regression; arguments are as for image_task."""
     data = checked_data(train, test, clients, dimensions=(2,), n_labels=n_labels)
     learner = _learner(softmax, cross_entropy, local, data["x"].shape[1], data["n_labels"])
     return _task(learner, local, data)
@@ -132,15 +123,12 @@ def image_task(
     """Return image classification with softmax cross entropy.
 
     Args:
-        train: Images [n, height, width, channels] (or without channels), uint8 from 0 to 255 or
-            floats, and labels [n] from 0.
+        train: Images [n, height, width(, channels)], uint8 or floats, and labels [n] from 0.
         test, clients, local: As for linear_task.
-        network: "cnn" or "vgg".
-        size: "small" or "paper".
+        network, size: "cnn" or "vgg", "small" or "paper".
         dropout: Share of the dense layer dropped while training.
         n_labels: Number of labels; None: as many as the data show.
     """
-    validation.one_of("network", network, NETWORKS)
     data = checked_data(train, test, clients, dimensions=(3, 4), n_labels=n_labels)
     dropout = validation.finite("dropout", dropout)
     sizes = network, data["x"].shape[1:], data["n_labels"], size, dropout

@@ -5,16 +5,6 @@ numpy alone is needed until a data set must be downloaded or is looked up in the
 
 from bsfl.learning.datasets.catalogue import CATALOGUE, Entry
 from bsfl.learning.datasets.dataset import Dataset
-from bsfl.learning.datasets.load import Obtained, get_dataset, load_dataset, where_is
-from bsfl.learning.datasets.own import own_data
+from bsfl.learning.datasets.load import get_dataset, load_dataset, where_is
 
-__all__ = [
-    "CATALOGUE",
-    "Dataset",
-    "Entry",
-    "Obtained",
-    "get_dataset",
-    "load_dataset",
-    "own_data",
-    "where_is",
-]
+__all__ = ["CATALOGUE", "Dataset", "Entry", "get_dataset", "load_dataset", "where_is"]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bsfl._core.registry import Registry
 from bsfl.errors import UnreadableData, reason
 from bsfl.learning.datasets import official_files
@@ -30,7 +32,7 @@ class Entry:
         sha256: Digest of the bytes of each decoded array. Compressed files of the same data differ
             from publisher to publisher; the decoded arrays do not.
         licence: Terms of use.
-        address: Folder on the web that holds the official files; "": there is none.
+        address: Web folder of the official files; "": the data is part of the package.
         downloads: Files below the address, with their published md5.
         read_official: Returns the arrays of the official files in a folder.
         official_names: Files of which any shows that a folder holds the official files.
@@ -60,11 +62,9 @@ class Entry:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each array."""
-        counts = (self.n_train, self.n_train, self.n_test, self.n_test)
-        return {
-            part: (n, *self.image_shape) if part.startswith("x") else (n,)
-            for part, n in zip(PARTS, counts, strict=True)
-        }
+        x_train, x_test = ((n, *self.image_shape) for n in (self.n_train, self.n_test))
+        shapes = x_train, x_train[:1], x_test, x_test[:1]
+        return dict(zip(PARTS, shapes, strict=True))
 
     @property
     def size_bytes(self) -> int:
@@ -81,8 +81,7 @@ class Entry:
         """Return the data set in a folder or below it, after checking that it is this one."""
         place = self.folder_in(folder)
         if place is None:
-            missing = "does not hold" if folder.is_dir() else "is no folder that holds"
-            raise UnreadableData(f"{folder} {missing} {self.name}")
+            raise UnreadableData(f"{folder} is no folder that holds {self.name}")
         path = place / self.file_name
         arrays: Any
         if path.is_file() or self.read_official is None:
@@ -92,12 +91,13 @@ class Entry:
                 raise UnreadableData(f"{path} cannot be read: {reason(error)}") from None
         else:
             arrays = self.read_official(place, self.shapes)
-        for part in PARTS:
-            found = sha256(arrays[part]) if part in arrays else "none"
-            if found != self.sha256[part] or arrays[part].shape != self.shapes[part]:
+        for part, shape in self.shapes.items():
+            array = arrays.get(part)
+            is_alike = array is not None and (array.dtype, array.shape) == (np.uint8, shape)
+            if not is_alike or sha256(array) != self.sha256[part]:
                 raise UnreadableData(
-                    f"{place}: {part} is not the published array (sha256 "
-                    f"{self.sha256[part][:12]}... expected, {found[:12]}... found)"
+                    f"{place}: {part} is not the published array, uint8 of shape {shape} with the "
+                    f"sha256 {self.sha256[part][:12]}..."
                 )
         return Dataset(name=self.name, labels=self.labels, **arrays)
 

@@ -23,10 +23,7 @@ from bsfl.persistence.atomic import replace_file
 ENVIRONMENT = "BSFL_DATA_DIR"
 """The variable that names the user's data folder."""
 SYSTEM = "system package"
-RETRIES, TIMEOUT_S = 2, 30.0
-"""Further attempts of a download, and seconds without a byte after which one has failed."""
-MAX_REASON = 500
-"""Characters of the reason why a source failed."""
+RETRIES, TIMEOUT_S = 2, 30.0  # further attempts, and seconds without a byte until one fails
 
 Log = Callable[[str], None]
 Source = tuple[str, Callable[[], Dataset]]
@@ -157,9 +154,8 @@ def _first(
         try:
             return source, read()
         except (BsflError, OSError) as error:
-            reason = " ".join(str(error).split())[:MAX_REASON]
-            printable = "".join(c if c.isprintable() else "?" for c in reason)
-            reasons.append(f"  {source}: {printable}")
+            reason = "".join(c if c.isprintable() else " " for c in str(error))
+            reasons.append(f"  {source}: {reason}")
             log(reasons[-1])
     lines = [f"{entry.name} could not be obtained from any source:", *reasons, advice]
     raise NoSource("\n".join(filter(None, lines)))

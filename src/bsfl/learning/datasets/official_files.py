@@ -13,11 +13,12 @@ import tarfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bsfl.errors import UnreadableData
-from bsfl.learning.datasets.dataset import Array, Arrays
+from bsfl.learning.datasets.dataset import Arrays
 from bsfl.persistence.regular_file import open_regular
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -32,9 +33,7 @@ IDX_FILES = {
 CIFAR_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 CIFAR_ARCHIVE, CIFAR_FOLDER = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
 CIFAR_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
-IMAGE_SHAPE = (3, 32, 32)
 RECORD_BYTES = 1 + 3 * 32 * 32
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_idx_files(folder: Path, shapes: Shapes) -> Arrays:
@@ -60,15 +59,14 @@ def read_cifar_files(folder: Path, shapes: Shapes) -> Arrays:
         contents = _members(folder / CIFAR_ARCHIVE)
     else:
         contents = {name: _content(folder / name, n_bytes) for name, n_bytes in sizes.items()}
-    *train, test = (np.frombuffer(contents[name], np.uint8) for name in CIFAR_FILES)
-    (x, y), (x_test, y_test) = _images(np.concatenate(train)), _images(test)
-    return {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
-
-
-def _images(records: Array) -> tuple[Array, Array]:
-    records = records.reshape(-1, RECORD_BYTES)
-    planes = records[:, 1:].reshape(-1, *IMAGE_SHAPE)
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, 0].copy()
+    arrays = {}
+    for part, names in (("train", CIFAR_FILES[:5]), ("test", CIFAR_FILES[5:])):
+        records = np.frombuffer(b"".join(contents[name] for name in names), np.uint8)
+        records = records.reshape(-1, RECORD_BYTES)
+        planes = records[:, 1:].reshape(-1, 3, 32, 32)
+        arrays[f"x_{part}"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+        arrays[f"y_{part}"] = records[:, 0].copy()
+    return arrays
 
 
 def _members(archive: Path) -> dict[str, bytes]:
@@ -81,8 +79,8 @@ def _members(archive: Path) -> dict[str, bytes]:
             )
         file.seek(0)
         with tarfile.open(fileobj=file) as tar:
-            members = {name: tar.extractfile(f"{CIFAR_FOLDER}/{name}") for name in CIFAR_FILES}
-            return {name: member.read() for name, member in members.items() if member}
+            members: Any = {name: tar.extractfile(f"{CIFAR_FOLDER}/{name}") for name in CIFAR_FILES}
+            return {name: member.read() for name, member in members.items()}
 
 
 def _content(path: Path, n_bytes: int) -> bytes:
@@ -90,10 +88,8 @@ def _content(path: Path, n_bytes: int) -> bytes:
 
     Some servers decompress a file and keep its name, so its first bytes decide.
     """
-    if not path.exists():
-        raise UnreadableData(f"there is no file {path}")
     with open_regular(path) as raw:
-        is_gzip = raw.peek(2)[:2] == GZIP_MAGIC
+        is_gzip = raw.peek(2)[:2] == b"\x1f\x8b"
         try:
             file = gzip.GzipFile(fileobj=raw) if is_gzip else raw
             content = file.read(n_bytes + 1)

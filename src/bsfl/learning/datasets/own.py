@@ -26,8 +26,7 @@ from bsfl.persistence.regular_file import open_csv, read_arrays
 from bsfl.random import stream
 from bsfl.types import IntArray
 
-TEST_SHARE = 5
-"""One sample in five is kept for the test, where no test data is given."""
+TEST_SHARE = 5  # one sample in five is kept for the test, where no test data is given
 MAX_LABELS = 10_000
 TEST_FILE, TARGET = "test.csv", "y"
 KEYS = ("x", "y", "client", "x_test", "y_test")
@@ -41,14 +40,13 @@ def is_own(name: str) -> bool:
 def read_own(name: str) -> Dataset:
     """Return the data in an .npz file or in a folder of CSV files."""
     path = Path(name)
-    if os.path.isdir(path):
-        return own_data(path.name, read_folder(path))
     try:
-        return own_data(path.name, read_arrays(path, KEYS))
+        arrays = read_folder(path) if os.path.isdir(path) else read_arrays(path, KEYS)
     except InvalidInput:
         raise
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read as an .npz file: {reason(error)}") from None
+    return own_data(path.name, arrays)
 
 
 def read_folder(folder: Path) -> dict[str, Array]:

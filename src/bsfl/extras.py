@@ -14,7 +14,7 @@ PACKAGES = {
     "sim": ("joblib", "jax", "jaxlib", "optax", "pydantic", "scipy"),
     "fast": ("numba",),
     "plots": ("matplotlib", "plotly"),
-    "data": ("pooch", "requests", "urllib3", "platformdirs", "PIL"),
+    "data": ("pooch", "requests", "tqdm", "platformdirs"),
     "flower": ("flwr",),
     "cluster": ("distributed", "ray"),
     "metrics": ("prometheus_client",),

@@ -48,5 +48,6 @@ def test_files_of_other_tools_are_yaml_and_name_no_registry(path):
 def test_wheels_hold_what_the_commands_need():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     targets = project["tool"]["hatch"]["build"]["targets"]
-    assert targets["wheel"]["force-include"] == {"scenarios": "bsfl/scenarios"}
+    included = {"scenarios": "bsfl/scenarios", "examples/new": "bsfl/examples"}
+    assert targets["wheel"]["force-include"] == included
     assert all((ROOT / path).exists() for path in targets["sdist"]["include"])

@@ -172,7 +172,7 @@ def test_custom_data_and_partitions_are_trained(home):
         (POPULATIONS, "bsfl.simulation:lognormal"),
         (AVAILABILITIES, "bsfl.simulation.availability:always"),
         (PARTITIONS, "bsfl.learning.partition:iid"),
-        (CATALOGUE, "bsfl.learning.datasets:load_any"),
+        (CATALOGUE, "bsfl.learning.datasets:load_dataset"),
         (TASKS, "bsfl.learning:Task"),
     ],
     ids=lambda value: getattr(value, "what", ""),

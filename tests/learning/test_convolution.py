@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bsfl.learning.convolution import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
+from bsfl.learning.models import conv3x3, conv3x3_input, conv3x3_pool_input, max_pool
 
 pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def same_values_and_gradients(ours, reference, *arguments):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(2, 6, 4, 3), (1, 1, 1, 2), (3, 2, 5, 1), (2, 1, 3, 2)])
+@pytest.mark.parametrize("shape", [(2, 6, 4, 3), (3, 2, 5, 1), (2, 3, 2, 2)])
 def test_conv3x3(shape):
     same_values_and_gradients(conv3x3, reference_conv, draw(*shape), draw(3, 3, shape[3], 5))
 

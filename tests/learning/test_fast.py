@@ -1,9 +1,11 @@
 """The engine in numba: the same numbers as JAX, on any number of threads."""
 
+import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,7 +15,7 @@ pytest.importorskip("numba")
 
 from bsfl.errors import InvalidInput
 from bsfl.learning import shares
-from bsfl.learning.fast import fast_image_task
+from bsfl.learning.fast import fast_image_task, recovering
 from bsfl.learning.tasks import Local, image_task
 
 RNG = np.random.default_rng(5)
@@ -140,7 +142,7 @@ def test_models_that_diverge_say_so():
 NO_JAX = """
 import sys, numpy as np
 from bsfl.learning.array_task import Local
-from bsfl.learning.fast import fast_image_task
+from bsfl.learning.fast import fast_image_task, recovering
 x, y = np.zeros((8, 28, 28), np.uint8), np.arange(8)
 task = fast_image_task((x, y), (x, y), [np.arange(8)], Local())
 task.evaluate(task.init(0))
@@ -173,3 +175,47 @@ def test_what_it_cannot_do(settings, got):
     message = f'engine "fast" trains the small "cnn" with "sgd", got the {got}'
     with pytest.raises(InvalidInput, match=re.escape(message)):
         both(**settings)
+
+
+PROGRAM = """
+import numba
+from bsfl.learning.fast import recovering
+@numba.njit(cache=True)
+def double(x):
+    return 2 * x
+print(recovering(double)(21))
+"""
+
+
+@pytest.mark.slow
+def test_a_damaged_cache_of_programs_is_made_again(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    cache = tmp_path / "cache"
+    env = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+
+    def run():
+        command = [sys.executable, tmp_path / "program.py"]
+        return subprocess.run(command, env=env, capture_output=True, text=True)
+
+    assert run().stdout == "42\n"
+    for pattern, content in (
+        ("*double*.nbc", b"cut"),
+        ("*double*.nbi", b"cut"),
+        ("*double*.nb?", b""),
+    ):
+        for file in (files := list(cache.rglob(pattern))):
+            file.write_bytes(content)
+        assert files
+        again = run()
+        assert again.stdout == "42\n", again.stderr
+
+
+def test_an_error_with_another_cause_is_raised(tmp_path):
+    def program():
+        raise ValueError("always")
+
+    program.stats = SimpleNamespace(cache_path=tmp_path)
+    (tmp_path / "x.nbi").touch()
+    with pytest.raises(ValueError, match="always"):
+        recovering(program)()
+    assert list(tmp_path.iterdir()) == []

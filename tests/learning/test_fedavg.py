@@ -7,25 +7,20 @@ import numpy as np
 import pytest
 
 from bsfl.learning import shares
-from bsfl.learning.samples import Holdings
 from bsfl.learning.tasks import Local, linear_task
-from bsfl.random import stream
 
 RNG = np.random.default_rng(3)
 
 
-def numpy_fedavg(params, gradient, x, y, clients, cohorts, *, lr, momentum, batch_size, seed):
+def numpy_fedavg(params, gradient, x, y, clients, cohorts, *, task, lr, momentum, batch_size, seed):
     """McMahan et al. 2017, algorithm 1; the order of samples is the library's own."""
-    holdings = Holdings.of(clients, len(x))
     for t, cohort in enumerate(cohorts, 1):
         total, n_total = {k: np.zeros_like(v) for k, v in params.items()}, 0
         for client in cohort:
             own = {k: v.copy() for k, v in params.items()}
             speed = {k: np.zeros_like(v) for k, v in params.items()}
             n = len(clients[client])
-            rng = stream(seed, "training", t, client)
-            rows, _ = holdings.batches(client, batch_size=batch_size, epochs=1, rng=rng)
-            order = rows.ravel()[:n]
+            order = task.steps(client, t, seed)[0].ravel()[:n]
             assert sorted(order) == sorted(clients[client])
             for start in range(0, n, batch_size):
                 batch = order[start : start + batch_size]
@@ -58,7 +53,7 @@ def test_linear_regression_matches_numpy_after_three_rounds(momentum):
     task = linear_task((x, y), (x, y), clients, local)
     expected = numpy_fedavg(
         flat(task.init(4)), linear_gradient, x, y, clients, cohorts,
-        lr=0.02, momentum=momentum, batch_size=5, seed=4,
+        task=task, lr=0.02, momentum=momentum, batch_size=5, seed=4,
     )  # fmt: skip
     params = task.init(4)
     for t, cohort in enumerate(cohorts, 1):

@@ -254,8 +254,8 @@ def test_a_custom_partition_is_made_of_positions():
         (lambda: make_partition("dirichlet", [0], 1, seed=0), "needs a value for alpha"),
         (lambda: make_partition("iid", [0], 1, seed=0, alpha=1), "no setting 'alpha'; known are"),
         (lambda: custom(3, first=1), "must have 3 clients, got 2"),
-        (lambda: custom(2, first=3), "client 1 must hold a list of at least one position"),
-        (lambda: custom(2, first=4), "client 0 must hold positions between 0 and 2, got 0 to 3"),
+        (lambda: custom(2, first=3), "client 1 must hold a list of at least one row number"),
+        (lambda: custom(2, first=4), "client 0 must hold rows between 0 and 2, got 0 to 3"),
     ],
 )
 def test_bad_input_is_named(call, message):

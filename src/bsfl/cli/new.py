@@ -1,4 +1,4 @@
-"""The command that creates a template for a custom policy, scenario or task, with a test."""
+"""The command that copies an example of a custom policy, scenario or task, with its test."""
 
 import re
 from importlib import resources
@@ -15,10 +15,10 @@ from bsfl.errors import InvalidInput
 
 STARTS = {
     "policy": (".py", "MyPolicy"),
-    "scenario": (".toml", "my-fleet"),
+    "scenario": (".toml", "my_scenario"),
     "task": (".py", "MyTask"),
 }
-"""What can be created: its file extension and its default name."""
+"""What can be created: its file extension and the name of the example, which is the default."""
 NEXT = {
     "policy": "bsfl run phones --policy {file}:{name}",
     "scenario": "bsfl run {file}",
@@ -38,21 +38,21 @@ def new(
     name: Annotated[str, typer.Argument(help="Its name.", show_default=False)] = "",
     folder: Annotated[Path, typer.Option("--folder", help="Folder to write to.")] = Path("."),
 ) -> None:
-    """Create a template for a custom policy, scenario or task.
+    """Create a custom policy, scenario or task from an example.
 
-    The template has comments and a test. Existing files are never overwritten.
+    The example has comments and a test. Existing files are never overwritten.
 
     Example: bsfl new policy LeastServed
     """
     with clear_errors():
-        for line in write_start(what, name, folder):
+        for line in copy_example(what, name, folder):
             say(line)
 
 
-def write_start(what: str, name: str, folder: Path) -> list[str]:
-    """Write the files of a template, and return the lines to print."""
+def copy_example(what: str, name: str, folder: Path) -> list[str]:
+    """Write an example and its test under another name, and return the lines to print."""
     if what not in STARTS:
-        raise InvalidInput(f"cannot begin a {what!r}{nearest(what, STARTS)}")
+        raise InvalidInput(f"cannot create a {what!r}{nearest(what, STARTS)}")
     ending, usual = STARTS[what]
     name = name or usual
     pattern = r"[A-Za-z][\w-]*" if what == "scenario" else r"[A-Za-z]\w*"
@@ -64,11 +64,9 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
         raise InvalidInput(f"a {what}'s name must not be a word of Python's own, got {name!r}")
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_")
     file = f"{name if what == 'scenario' else module}{ending}"
-    words = {"name": name, "module": module, "file": file, "test": f"test_{module}.py"}
-    templates = resources.files("bsfl.cli") / "templates"
     paths = {
-        folder / file: templates / f"{what}{ending}.txt",
-        folder / words["test"]: templates / f"{what}_test.py.txt",
+        folder / file: f"my_{what}{ending}",
+        folder / f"test_{module}.py": f"test_my_{what}.py",
     }
     there = [str(path) for path in paths if path.exists()]
     if there:
@@ -80,14 +78,20 @@ def write_start(what: str, name: str, folder: Path) -> list[str]:
             f"My{name}; nothing was written"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for path, template in paths.items():
-        text = template.read_text("utf-8")
-        for key, word in words.items():
-            text = text.replace(f"{{{key}}}", word)
-        path.write_text(text, "utf-8")
+    words = {usual: name, f"my_{what}": module, f"my_{what}{ending}": file}
+    pattern = "|".join(map(re.escape, sorted(words, reverse=True)))
+    for path, example in paths.items():
+        text = (examples() / example).read_text("utf-8")
+        path.write_text(re.sub(pattern, lambda found: words[found[0]], text), "utf-8")
     made, test = paths
     return [
         f"wrote {made} and {test}",
         f"try it: {NEXT[what].format(name=name, file=made)}",
         f"test it: python -m pytest {test}",
     ]
+
+
+def examples() -> Path:
+    """Return the folder of the examples, in the package or in a clone of the repository."""
+    installed = Path(str(resources.files("bsfl"))) / "examples"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "examples" / "new"

@@ -203,9 +203,8 @@ class Clients(Part):
 
     def n_recorded(self) -> int | None:
         """Return how many clients the trace has, else the availability; None: no file says it."""
-        if self.latency.population == "trace":
-            with at("[clients.latency]"):
-                return len(read_trace(file_path(self.latency.settings.get("path")))[1])
+        if (recorded := self.recorded_names()) is not None:
+            return len(recorded)
         kind = self.availability.kind
         with at("[clients.availability]"):
             path = self.availability.settings.get("path")
@@ -216,6 +215,17 @@ class Clients(Part):
                 return len(read_state(file_path(path))[0])
         return None
 
+    def recorded_names(self) -> list[str] | None:
+        """Return the names of all clients in the trace; None: the latencies are no trace."""
+        if self.latency.population != "trace":
+            return None
+        with at("[clients.latency]"):
+            return list(read_trace(file_path(self.latency.settings.get("path")))[1])
+
+    def names(self, seed: int) -> Sequence[str] | None:
+        """Return the names of the clients with this seed, in their order; None: they have none."""
+        return self.build(seed).ids
+
     def build(
         self,
         seed: int,
@@ -224,7 +234,10 @@ class Clients(Part):
         quality: FloatArray | None = None,
         ids: Sequence[str] | None = None,
     ) -> SimulatedClients:
-        """Return the clients with this seed; samples, quality and ids may come from real data."""
+        """Return the clients with this seed.
+
+        Samples, quality and ids may come from a task or its data, in the order of its clients.
+        """
         rng = partial(stream, seed)
         if self.data:
             samples, quality = self.data.build(self.n_clients, rng("data"))
@@ -237,7 +250,8 @@ class Clients(Part):
                     f"population {self.latency.name!r} must have the {self.n_clients} clients, "
                     f"got {latency.n_clients}"
                 )
-        known["ids"] = ids = getattr(latency, "ids", None) if ids is None else ids
+        own = getattr(latency, "ids", None)
+        known["ids"] = ids if own is None else own
         with at("[clients.availability]"):
             online = self._make(self.availability, rng("devices"), known)
             check_kind(f"availability {self.availability.name!r}", online, AVAILABILITY)
@@ -255,18 +269,18 @@ class Clients(Part):
             )
         if self.false_reports:
             malicious = self.false_reports.build(self.n_clients, rng("false-reports"))
-        return SimulatedClients(
+        clients = SimulatedClients(
             latency=latency,
             tau_min=self.tau_min,
             tau_max=self.tau_max,
             seed=seed,
             availability=online,
-            samples=samples,
-            quality=quality,
             features=features,
             malicious=malicious,
-            ids=ids,
+            ids=own,
         )
+        clients = clients if ids is None else clients.in_order(ids)
+        return replace(clients, samples=samples, quality=quality)
 
     def _make(self, table: Named, rng: Rng, known: dict[str, Any]) -> Any:
         """Return a component by name; of what is known it gets what its parameters name."""
@@ -311,10 +325,21 @@ class GivenClients(Given):
             made=thing,
         )
 
-    def build(self, seed: int, **known: Any) -> SimulatedClients:
+    def recorded_names(self) -> None:
+        """Return None: the clients come from no trace."""
+
+    def names(self, seed: int) -> Sequence[str] | None:
+        """Return the names of the clients with this seed, in their order; None: they have none."""
+        return made_with(self.get(), seed).ids
+
+    def build(
+        self, seed: int, *, ids: Sequence[str] | None = None, **known: Any
+    ) -> SimulatedClients:
         """Return the clients with this seed; samples, quality and ids may come from a task."""
+        clients = made_with(self.get(), seed)
+        clients = clients if ids is None else clients.in_order(ids)
         given = {key: value for key, value in known.items() if value is not None}
-        return replace(made_with(self.get(), seed), seed=seed, **given)
+        return replace(clients, seed=seed, **given)
 
 
 def made_with(thing: Any, seed: int) -> SimulatedClients:

@@ -15,7 +15,7 @@ from bsfl.errors import InvalidInput
 from bsfl.experiments.parts import Given, Named, Part, at, by_key, check_files, is_opened, rule
 from bsfl.learning import Task
 from bsfl.learning.array_task import Local, Optimizer
-from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, OwnData, load_any
+from bsfl.learning.datasets import CATALOGUE, Dataset, Entry, load_dataset
 from bsfl.learning.datasets.own import is_own
 from bsfl.learning.partition import PARTITIONS, Partition, client_images, make_partition
 from bsfl.random import stream
@@ -31,6 +31,14 @@ TASKS: Registry[Callable[..., Task]] = Registry(
 TASK_METHODS = ("n_clients", "samples", "init", "train", "aggregate", "evaluate")
 
 Range = Annotated[tuple[float, float], rule(validation.span)]
+
+
+Names = Callable[[], Sequence[str] | None]
+"""Returns the names of the clients; None: they have none."""
+
+
+def unnamed() -> None:
+    """Return None: clients without names."""
 
 
 class Known(NamedTuple):
@@ -147,7 +155,7 @@ class Learning(Trained):
         is_named = self.dataset != LINEAR and not is_own(self.dataset)
         return is_named and isinstance(CATALOGUE.find(self.dataset), Entry)
 
-    def _data(self, seed: int = 0) -> Dataset | OwnData:
+    def _data(self, seed: int = 0) -> Dataset:
         """Return the data, read again when its file has changed; the seed is of synthetic data."""
         if self.dataset == LINEAR:
             return linear_data(seed)
@@ -158,7 +166,7 @@ class Learning(Trained):
 
     def _clients(self) -> IntArray | None:
         """Return the client of each sample, where the data names them."""
-        return None if self._is_published else getattr(self._data(), "client", None)
+        return None if self._is_published else self._data().client
 
     def n_recorded(self) -> int | None:
         """Return how many clients the data has; None: it names none, or its file must run."""
@@ -179,22 +187,23 @@ class Learning(Trained):
         with at("[learning.partition]"):
             return make_partition(kind, labels, n_clients, seed=seed, **noise, **settings)
 
-    def client_data(self, n_clients: int, seed: int) -> Known:
+    def client_data(self, n_clients: int, seed: int, *, names: Names = unnamed) -> Known:
         """Return the sizes, quality and names of the clients' data, with one seed."""
-        split = self.make_partition(n_clients, seed)
-        ids = None
+        split, ids = self.make_partition(n_clients, seed), None
         if split.chosen is not None:
-            names = self._data().ids  # type: ignore[union-attr]
-            ids = [names[k] for k in split.chosen.tolist()]
+            ids = [self._data().ids[k] for k in split.chosen.tolist()]
         return Known(split.sizes.astype(np.float64), split.quality, ids)
 
-    def make_task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
+    def make_task(
+        self, n_clients: int, seed: int, *, workers: int | None = None, names: Names = unnamed
+    ) -> Task:
         """Return the task with one seed.
 
         Args:
             n_clients: How many clients hold the data.
             seed: Root of the partition, of synthetic data and of noise in images of low quality.
             workers: Clients that train at the same time; None: one per core.
+            names: Ignored: the data names its clients itself.
         """
         self._check_data()
         split = self.make_partition(n_clients, seed)
@@ -228,43 +237,70 @@ class Learning(Trained):
 
 
 class OwnTask(Trained):
-    """A custom task; its clients hold what it says that they hold."""
+    """A custom task, which says how much data its clients hold and may name them.
 
-    def _make(self, n_clients: int, seed: int) -> Any:
+    A function or class that makes tasks gets the names of the clients, in their order, if it has a
+    parameter `ids`. A task may have an attribute `ids`; clients with names are then put in its
+    order.
+    """
+
+    def _make(self, n_clients: int, seed: int, names: Names) -> Any:
         raise NotImplementedError
 
-    def make_task(self, n_clients: int, seed: int, *, workers: int | None = None) -> Task:
-        """Return the task with one seed."""
-        task = self._make(n_clients, seed)
+    def make_task(
+        self, n_clients: int, seed: int, *, workers: int | None = None, names: Names = unnamed
+    ) -> Task:
+        """Return the task with one seed.
+
+        Args:
+            n_clients: How many clients hold the data.
+            seed: Root of the task's randomness.
+            workers: Ignored: a custom task says itself how it trains.
+            names: Returns the names of the clients; None: they have none.
+        """
+        task = self._make(n_clients, seed, names)
         check_kind("a task", task, TASK_METHODS)
         if task.n_clients != n_clients:
             raise InvalidInput(f"the task must have the {n_clients} clients, got {task.n_clients}")
         validation.numbers("samples of a task", task.samples)
+        ids = getattr(task, "ids", None)
+        if ids is not None and (len(ids) != n_clients or len(set(ids)) != n_clients):
+            raise InvalidInput(
+                f"ids of a task must be {n_clients} different names, got {len(ids)} names, "
+                f"{len(set(ids))} of them different"
+            )
         return task  # type: ignore[no-any-return]
 
-    def client_data(self, n_clients: int, seed: int) -> Known:
-        """Return the samples of every client and, where the task says so, their names."""
-        task = self.make_task(n_clients, seed)
+    def client_data(self, n_clients: int, seed: int, *, names: Names = unnamed) -> Known:
+        """Return the samples of every client and, where the task has names, those."""
+        task = self.make_task(n_clients, seed, names=names)
         return Known(np.asarray(task.samples, dtype=np.float64), ids=getattr(task, "ids", None))
+
+
+def _called(make: Any, n_clients: int, seed: int, names: Names, **settings: Any) -> Any:
+    """Return the task that a function or class makes, which gets `ids` if it has the parameter."""
+    known = {"ids": names()} if "ids" in TASKS.settings(make) else {}
+    return TASKS.call(make, n_clients, stream(seed, "task"), **known | settings)
 
 
 class NamedTask(OwnTask, Named):
     """A task by name: "mine.py:MyTask" or an entry point; further keys are its settings."""
 
     registry, key = TASKS, "task"
+    provided = ("ids",)
     task: str
 
-    def _make(self, n_clients: int, seed: int) -> Any:
-        return TASKS.call(self.task, n_clients, stream(seed, "task"), **self.settings)
+    def _make(self, n_clients: int, seed: int, names: Names) -> Any:
+        return _called(self.task, n_clients, seed, names, **self.settings)
 
 
 class GivenTask(OwnTask, Given):
     """A task given as an object, or a function (n_clients, rng) that makes one for each seed."""
 
-    def _make(self, n_clients: int, seed: int) -> Any:
+    def _make(self, n_clients: int, seed: int, names: Names) -> Any:
         task = self.get()
         is_task = hasattr(task, "aggregate") and not isinstance(task, type)
-        return task if is_task else TASKS.call(task, n_clients, stream(seed, "task"))
+        return task if is_task else _called(task, n_clients, seed, names)
 
 
 AnyLearning = Annotated[
@@ -276,18 +312,18 @@ AnyLearning = Annotated[
 """What is trained: a data set, or a task by name or as an object."""
 
 
-def linear_data(seed: int) -> OwnData:
+def linear_data(seed: int) -> Dataset:
     """Return training and test data of y = w x + noise with standard normal w and x."""
     rng = stream(seed, "linear-data")
     x = rng.normal(size=(N_TRAIN + N_TEST, N_FEATURES))
     y = x @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=len(x))
     train, test = slice(N_TRAIN), slice(N_TRAIN, None)
-    return OwnData(
+    return Dataset(
         name=LINEAR, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test], labels=None
     )
 
 
-def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any, Any]:
+def _as_seen(data: Dataset, split: Partition, seed: int) -> tuple[Any, Any]:
     """Return inputs and targets as their clients see them: noisy where quality is q < 1.
 
     The noise of a regression has standard deviation 1 - q, that of images as in `client_images`.
@@ -312,5 +348,5 @@ def _as_seen(data: Dataset | OwnData, split: Partition, seed: int) -> tuple[Any,
 
 
 @lru_cache(maxsize=2)
-def _read(name: str, _: tuple[int, ...]) -> Dataset | OwnData:
-    return load_any(name)
+def _read(name: str, _: tuple[int, ...]) -> Dataset:
+    return load_dataset(name)

@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -26,7 +27,7 @@ from bsfl import validation
 from bsfl._core.registry import is_reference, settings_of
 from bsfl.errors import InvalidInput
 from bsfl.experiments.clients_spec import AnyClients, Count, GivenClients
-from bsfl.experiments.learning_spec import AnyLearning, GivenTask, Learning
+from bsfl.experiments.learning_spec import AnyLearning, GivenTask, Learning, OwnTask
 from bsfl.experiments.parts import (
     UNKNOWN,
     Given,
@@ -43,7 +44,7 @@ from bsfl.experiments.parts import (
 from bsfl.policies import POLICIES
 from bsfl.policy import LOSS, SAMPLES, Policy
 from bsfl.rounds import BufferPlan
-from bsfl.simulation.clients import SimulatedClients
+from bsfl.simulation.clients import SimulatedClients, places
 from bsfl.simulation.regret import Objective
 from bsfl.simulation.training import Training
 from bsfl.types import OverSelection, RoundPlan
@@ -267,8 +268,8 @@ class Scenario(Part):
         with at("[round]"):
             self._check_round()
         if isinstance(self.learning, GivenTask):
-            with at("[learning]"):
-                self.learning.make_task(self.clients.n_clients, self.first_seed)
+            if not self.clients.is_custom:
+                self.simulated_clients(0)
         elif self.learning and self.clients.data:
             raise InvalidInput("[clients.data] and [learning] both say how much data there is")
         with at("[clients]"):
@@ -341,7 +342,11 @@ class Scenario(Part):
         if not self.learning:
             return self.clients.build(seed)
         with at("[learning]"):
-            known = self.learning.client_data(self.clients.n_clients, seed)
+            names = partial(self.clients.names, seed)
+            known = self.learning.client_data(self.clients.n_clients, seed, names=names)
+            recorded = self.clients.recorded_names()
+            if known.ids is not None and recorded and isinstance(self.learning, OwnTask):
+                places(known.ids, recorded)
         return self.clients.build(seed, **known._asdict())
 
     def training(self, index: int, *, workers: int | None = None) -> Training | None:
@@ -349,7 +354,12 @@ class Scenario(Part):
         if not self.learning:
             return None
         seed = self.first_seed + index
-        task = self.learning.make_task(self.clients.n_clients, seed, workers=workers)
+        task = self.learning.make_task(
+            self.clients.n_clients,
+            seed,
+            workers=workers,
+            names=partial(self.clients.names, seed),
+        )
         return Training(
             task,
             seed,

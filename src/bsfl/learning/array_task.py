@@ -1,7 +1,7 @@
-"""What tasks over arrays have in common, whichever engine trains them: data, clients and steps."""
+"""What tasks over arrays share, whichever engine trains them: data, clients, steps and threads."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bsfl import validation
 from bsfl.errors import InvalidInput
-from bsfl.learning.samples import Holdings
+from bsfl.learning.partition import Clients, checked_rows
 from bsfl.learning.task import Evaluation
 from bsfl.random import stream
 from bsfl.types import IntArray
@@ -19,16 +19,11 @@ from bsfl.types import IntArray
 Result = TypeVar("Result")
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 """Inputs and targets."""
-Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any]]
-Clients = Sequence[npt.ArrayLike]
-"""For each client, the rows of the training data that it holds."""
-
+IndexArray = npt.NDArray[np.int32]
 Optimizer = Literal["sgd", "adam"]
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
-
 PIXEL_MAX = 255.0
-EVALUATION_CHUNK = 500
-"""Test samples in the share of one core at a time."""
+EVALUATION_CHUNK = 500  # test samples that one core evaluates at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,44 +62,55 @@ class Local:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ArrayTask:
-    """The part of a Task that knows who holds what: its clients are rows of arrays stored once.
+    """The part of a Task that knows the data: each client holds rows of arrays stored once.
 
     Attributes:
         x: Training inputs; pixels stay uint8 in memory and are scaled to 0..1 when used.
         y: Training targets.
         x_test, y_test: The same for the test data.
-        holdings: Which rows each client holds.
+        clients: For each client, the rows that it holds.
+        samples: How many those are.
         local: How a client trains.
-        n_labels: How many labels there are; None for a regression.
+        n_labels: Number of labels; None for a regression.
     """
 
     x: Any
     y: Any
     x_test: Any
     y_test: Any
-    holdings: Holdings
+    clients: list[IndexArray]
+    samples: IntArray
     local: Local
     n_labels: int | None = None
 
     @property
     def n_clients(self) -> int:
-        return len(self.holdings.start) - 1
-
-    @property
-    def samples(self) -> IntArray:
-        return self.holdings.counts
+        return len(self.clients)
 
     @property
     def _workers(self) -> int:
-        return self.local.workers or n_cores()
+        has_affinity = hasattr(os, "sched_getaffinity")
+        n_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
+        return self.local.workers or n_cores or 1
 
-    def _steps(self, client: int, t: int, seed: int) -> tuple[Any, ...]:
-        """Return a client's batches in round t, how many steps it takes, and its own seed."""
+    def steps(self, client: int, t: int, seed: int) -> tuple[Any, ...]:
+        """Return the rows of every step, how many of them count, the number of steps, and a seed.
+
+        Every epoch takes each sample once, in a new order, in ceil(n / batch_size) steps. Both
+        arrays have the same shape for every client: short steps are filled up with row 0, and a
+        client with less data has steps at the end that it does not take.
+        """
         rng = stream(seed, "training", t, client)
-        rows, counts = self.holdings.batches(
-            client, batch_size=self.local.batch_size, epochs=self.local.epochs, rng=rng
-        )
-        return rows, counts, np.count_nonzero(counts), rng.integers(2**32, dtype=np.uint32)
+        own, size, epochs = self.clients[client], self.local.batch_size, self.local.epochs
+        n_steps = -(-len(own) // size)
+        longest = epochs * -(-int(self.samples.max()) // size)
+        rows, counts = np.zeros((longest, size), np.int32), np.zeros(longest, np.int32)
+        for epoch in rows[: epochs * n_steps].reshape(epochs, -1):
+            epoch[: len(own)] = rng.permutation(own)
+        per_epoch = counts[: epochs * n_steps].reshape(epochs, n_steps)
+        per_epoch[:] = size
+        per_epoch[:, -1] = len(own) - (n_steps - 1) * size
+        return rows, counts, epochs * n_steps, rng.integers(2**32, dtype=np.uint32)
 
     def _evaluation(self, part: Callable[[int, int], tuple[Any, Any]]) -> Evaluation:
         """Return the evaluation from summed loss and right answers per label of a range of rows."""
@@ -124,30 +130,47 @@ class ArrayTask:
         return Evaluation(loss=loss, accuracy=float(right.sum() / n), label_accuracy=label_accuracy)
 
 
-def regression_data(train: Pair, test: Pair, clients: Clients) -> dict[str, Any]:
-    """Return the data of an ArrayTask of inputs [n, features] and targets [n], checked."""
-    return _data(_pair("train", train, 2), _pair("test", test, 2), clients, np.float32)
-
-
-def image_data(train: Pair, test: Pair, clients: Clients, n_labels: int | None) -> dict[str, Any]:
-    """Return the data of an ArrayTask of images and labels, checked, and how many labels."""
-    return label_data(train, test, clients, n_labels, dimensions=(3, 4))
-
-
-def label_data(
-    train: Pair, test: Pair, clients: Clients, n_labels: int | None, *, dimensions: tuple[int, ...]
+def checked_data(
+    train: Pair,
+    test: Pair,
+    clients: Clients,
+    *,
+    dimensions: tuple[int, ...],
+    is_regression: bool = False,
+    n_labels: int | None = None,
 ) -> dict[str, Any]:
-    """Return the data of an ArrayTask of inputs and labels, checked; images get a last axis."""
-    (x, y), (x_test, y_test) = _pair("train", train, *dimensions), _pair("test", test, *dimensions)
-    x, x_test = (a[..., None] if a.ndim == 3 else a for a in (x, x_test))
-    labels = np.concatenate([y, y_test])
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
-        raise InvalidInput("labels must be whole numbers from 0")
-    known = int(labels.max()) + 1
-    if n_labels is not None and validation.natural("n_labels", n_labels) < known:
-        raise InvalidInput(f"n_labels must be at least {known} for these labels, got {n_labels}")
-    data = _data((x, y), (x_test, y_test), clients, np.int32)
-    return data | {"n_labels": n_labels or known}
+    """Return the data of an ArrayTask: pixels as they are, other inputs in float32.
+
+    Inputs must have one of these numbers of dimensions; images of three get an axis for the
+    channel. Targets are labels from 0, but for a regression.
+    """
+    (x, y), (x_test, y_test) = _pair("train", train, dimensions), _pair("test", test, dimensions)
+    if x.shape[1:] != x_test.shape[1:]:
+        raise InvalidInput(
+            f"train and test inputs must have the same shape, got {x.shape[1:]} and "
+            f"{x_test.shape[1:]}"
+        )
+    x, x_test = (
+        np.ascontiguousarray(
+            a[..., None] if a.ndim == 3 else a, np.uint8 if a.dtype == np.uint8 else np.float32
+        )
+        for a in (x, x_test)
+    )
+    if not is_regression:
+        labels = np.concatenate([y, y_test])
+        if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
+            raise InvalidInput("labels must be whole numbers from 0")
+        known = int(labels.max()) + 1
+        if n_labels is not None and validation.natural("n_labels", n_labels) < known:
+            raise InvalidInput(
+                f"n_labels must be at least {known} for these labels, got {n_labels}"
+            )
+        n_labels = n_labels or known
+    y, y_test = (b.astype(np.float32 if is_regression else np.int32) for b in (y, y_test))
+    rows = [own.astype(np.int32) for own in checked_rows(clients, len(x))]
+    arrays = {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
+    samples = np.array([len(own) for own in rows])
+    return {**arrays, "clients": rows, "samples": samples, "n_labels": n_labels}
 
 
 def on_every_core(
@@ -161,14 +184,9 @@ def on_every_core(
         yield from threads.map(work, items)
 
 
-def n_cores() -> int:
-    """Return how many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _pair(name: str, pair: Pair, *dimensions: int) -> Arrays:
+def _pair(
+    name: str, pair: Pair, dimensions: tuple[int, ...]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return inputs and targets as arrays that fit together."""
     x, y = (np.asarray(part) for part in pair)
     if x.ndim not in dimensions or len(x) == 0:
@@ -179,19 +197,3 @@ def _pair(name: str, pair: Pair, *dimensions: int) -> Arrays:
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         raise InvalidInput(f"{name} inputs must be finite numbers")
     return x, y
-
-
-def _data(train: Arrays, test: Arrays, clients: Clients, target: npt.DTypeLike) -> dict[str, Any]:
-    """Return the data of an ArrayTask: pixels as they are, other inputs in float32."""
-    if train[0].shape[1:] != test[0].shape[1:]:
-        raise InvalidInput(
-            f"train and test inputs must have the same shape, "
-            f"got {train[0].shape[1:]} and {test[0].shape[1:]}"
-        )
-    x, x_test = (
-        np.ascontiguousarray(a, np.uint8 if a.dtype == np.uint8 else np.float32)
-        for a, _ in (train, test)
-    )
-    y, y_test = (b.astype(target) for _, b in (train, test))
-    holdings = Holdings.of(clients, len(x))
-    return {"x": x, "y": y, "x_test": x_test, "y_test": y_test, "holdings": holdings}

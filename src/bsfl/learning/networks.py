@@ -17,9 +17,7 @@ from bsfl.errors import InvalidInput
 from bsfl.types import Rng
 
 Network = Literal["cnn", "vgg"]
-NETWORKS: tuple[Network, ...] = get_args(Network)
 Size = Literal["small", "paper"]
-SIZES: tuple[Size, ...] = get_args(Size)
 
 Array = npt.NDArray[Any]
 Params = Mapping[str, Mapping[str, Any]]
@@ -39,8 +37,8 @@ DENSE: dict[Size, int] = {"small": 64, "paper": 128}
 
 def layer_shapes(network: Network, size: Size, shape: Shape, n_labels: int) -> LayerShapes:
     """Return the layers from the first to the last: convolutions conv1 ..., dense and output."""
-    validation.one_of("network", network, NETWORKS)
-    validation.one_of("size", size, SIZES)
+    validation.one_of("network", network, get_args(Network))
+    validation.one_of("size", size, get_args(Size))
     channels = CHANNELS[network][size]
     n_pools = len(channels)
     if shape[0] % 2 or shape[1] % 2 or min(shape[:2]) < 2**n_pools:
@@ -69,9 +67,7 @@ def first_params(shapes: LayerShapes, rng: Rng) -> dict[str, dict[str, Array]]:
     """Return untrained parameters: `weight` and `bias` of each layer."""
     return {
         name: {
-            "weight": (rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))).astype(
-                np.float32
-            ),
+            "weight": (rng.normal(size=shape) * math.sqrt(2 / math.prod(shape[:-1]))).astype("f4"),
             "bias": np.zeros(shape[-1], np.float32),
         }
         for name, shape in shapes.items()

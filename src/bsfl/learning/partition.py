@@ -1,9 +1,8 @@
 """Partitions of labelled data among clients.
 
 Each function takes the label of every sample, K and a generator. It assigns all samples, none of
-them twice unless it says so, and at least one to every client; the registry at the end gives the
-names that scenario files use. The data can then be made worse: with_label_noise gives wrong labels,
-with_quality lowers the quality of images.
+them twice unless it says so, and at least one to every client; PARTITIONS has their names. Then
+with_label_noise gives wrong labels, and with_quality lowers the quality of images.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +22,11 @@ from bsfl.types import FloatArray, IntArray, Rng
 Range = tuple[float, float]
 Labels = npt.ArrayLike
 """The label of every sample, a whole number."""
+Clients = Sequence[npt.ArrayLike]
+"""For each client, the rows of the data that it holds."""
 Images = npt.NDArray[np.uint8]
 
-NOISE_AT_QUALITY_0 = 0.25
-"""Standard deviation of the noise in an image of quality 0, whose pixels run from 0 to 1."""
+NOISE_AT_QUALITY_0 = 0.25  # standard deviation, where pixels run from 0 to 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,8 +36,8 @@ class Partition:
     Attributes:
         indices: Samples, positions in the data; client k holds indices[offsets[k]:offsets[k + 1]].
         offsets: [K + 1], from 0 to the number of samples.
-        labels: The label that its client sees on each sample, in the order of `indices`.
-        n_labels: How many labels there are.
+        labels: The label that the client sees on each sample, in the order of `indices`.
+        n_labels: Number of labels.
         label_noise: [K] share of each client's labels that are wrong.
         quality: [K] quality of each client's images, from 0 to 1 (faultless).
         chosen: [K] which client of the data each one is; None: the data has no clients.
@@ -82,20 +82,21 @@ class Partition:
     def of(self, client: int) -> IntArray:
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
-    @classmethod
-    def of_clients(cls, labels: Labels, held: Sequence[npt.ArrayLike]) -> "Partition":
-        """Return the split in which each client holds these samples, positions in the data."""
-        y = _labels(labels, len(held))
-        rows = [np.asarray(own) for own in held]
-        for k, own in enumerate(rows):
-            if own.ndim != 1 or len(own) == 0 or own.dtype.kind not in "iu":
-                raise InvalidInput(f"client {k} must hold a list of at least one position")
-            if own.min() < 0 or own.max() >= len(y):
-                raise InvalidInput(
-                    f"client {k} must hold positions between 0 and {len(y) - 1}, "
-                    f"got {own.min()} to {own.max()}"
-                )
-        return _split(y, [own.astype(np.int64) for own in rows])
+
+def checked_rows(clients: Clients, n_rows: int) -> list[IntArray]:
+    """Return the rows of each client as arrays, after checking that there are such rows."""
+    if len(clients) == 0:
+        raise InvalidInput("clients must name at least one client, got none")
+    lists = [np.asarray(rows) for rows in clients]
+    for k, rows in enumerate(lists):
+        if rows.ndim != 1 or len(rows) == 0 or rows.dtype.kind not in "iu":
+            raise InvalidInput(f"client {k} must hold a list of at least one row number")
+        if rows.min() < 0 or rows.max() >= n_rows:
+            raise InvalidInput(
+                f"client {k} must hold rows between 0 and {n_rows - 1}, got {rows.min()} to "
+                f"{rows.max()}"
+            )
+    return [rows.astype(np.int64) for rows in lists]
 
 
 def iid(
@@ -111,7 +112,7 @@ def iid(
     y = _labels(labels, n_clients)
     each = validation.natural("samples", samples) if samples is not None else None
     per_pass = n_clients if each is None else len(y) // each
-    if each is not None and (per_pass == 0 or (n_clients > per_pass and not reuse)):
+    if per_pass == 0 or (n_clients > per_pass and not reuse):
         raise InvalidInput(
             f"samples must be at most {len(y) if reuse else len(y) // n_clients} for {n_clients} "
             f"clients and {len(y)} samples{'' if reuse else ' without reuse'}, got {each}"
@@ -159,8 +160,7 @@ def dirichlet(
 def shards(labels: Labels, n_clients: int, rng: Rng, *, shards_per_client: int = 2) -> Partition:
     """Return clients that hold a few shards each of the data sorted by label (McMahan et al. 2017).
 
-    The K s shards have equal sizes, up to one sample. A shard may reach over the border between
-    two labels.
+    The K s shards have equal sizes, up to one sample; a shard may have samples of two labels.
     """
     y = _labels(labels, n_clients)
     s = validation.natural("shards_per_client", shards_per_client)
@@ -188,12 +188,9 @@ def quantity(labels: Labels, n_clients: int, rng: Rng, *, sigma: float = 1.0) ->
 def by_client(
     labels: Labels, n_clients: int, rng: Rng, *, client: npt.ArrayLike | None = None
 ) -> Partition:
-    """Return the clients of the data itself: each holds its own samples.
+    """Return the clients of the data itself, or some of them at random: each holds its own samples.
 
-    Where the data has more clients than wanted, some are drawn at random.
-
-    Args:
-        client: The number of every sample's client; comes with the data.
+    The data gives `client`, the number of every sample's client.
     """
     if client is None:
         raise InvalidInput('partition "client" needs data that names the client of each sample')
@@ -213,8 +210,7 @@ def by_client(
 def with_label_noise(split: Partition, rng: Rng, *, share: Range) -> Partition:
     """Return the split with some labels replaced by another, all others equally likely.
 
-    Each client draws its share of wrong labels uniformly from the range; it is rounded to whole
-    samples.
+    Each client draws its share of wrong labels uniformly from the range.
     """
     low, high = _range("label_noise", share)
     if split.n_labels < 2 and high > 0:
@@ -244,7 +240,7 @@ def add_noise(images: Images, quality: float, rng: Rng) -> Images:
 
 
 def client_images(split: Partition, images: Images, client: int, *, seed: int) -> Images:
-    """Return the images of one client as it sees them, always the same for a seed."""
+    """Return the images that one client sees, always the same for a seed."""
     rng = stream(seed, "image-noise", client)
     return add_noise(images[split.of(client)], float(split.quality[client]), rng)
 
@@ -262,18 +258,13 @@ def _labels(labels: Labels, n_clients: int) -> IntArray:
 def _split(y: IntArray, held: list[IntArray]) -> Partition:
     indices = np.concatenate(held)
     offsets = np.cumsum([0, *map(len, held)])
-    return Partition(
-        indices=indices,
-        offsets=offsets,
-        labels=y[indices],
-        n_labels=int(y.max()) + 1,
-        label_noise=np.zeros(len(held)),
-        quality=np.ones(len(held)),
-    )
+    seen, n_labels = y[indices], int(y.max()) + 1
+    as_is: Any = {"label_noise": np.zeros(len(held)), "quality": np.ones(len(held))}
+    return Partition(indices=indices, offsets=offsets, labels=seen, n_labels=n_labels, **as_is)
 
 
 def _stratified(y: IntArray, rng: Rng) -> IntArray:
-    """Return all samples in an order whose every beginning has the labels in equal shares."""
+    """Return all samples in an order in which every beginning has the labels in equal shares."""
     shuffled = rng.permutation(len(y))
     by_label = shuffled[np.argsort(y[shuffled], kind="stable")]
     counts = np.bincount(y)
@@ -319,10 +310,10 @@ def _allocate(preference: FloatArray, sizes: IntArray, supply: IntArray, rng: Rn
 
 
 def _range(name: str, value: Range) -> Range:
-    ends = validation.numbers(name, value).tolist()
-    if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 1:
-        raise InvalidInput(f"{name} must be a range within [0, 1], got {ends}")
-    return ends[0], ends[1]
+    low, high = validation.span(name, value)
+    if not 0 <= low <= high <= 1:
+        raise InvalidInput(f"{name} must be a range within [0, 1], got {[low, high]}")
+    return low, high
 
 
 PARTITIONS: Registry[Callable[..., Partition]] = Registry(
@@ -357,7 +348,11 @@ def make_partition(
     [[2, 2], [2, 2], [2, 2]]
     """
     made = PARTITIONS.call(name, labels, n_clients, stream(seed, "split"), **settings)
-    split = made if isinstance(made, Partition) else Partition.of_clients(labels, made)
+    if isinstance(made, Partition):
+        split = made
+    else:
+        y = _labels(labels, len(made))
+        split = _split(y, checked_rows(made, len(y)))
     if split.n_clients != n_clients:
         raise InvalidInput(
             f"partition {name!r} must have {n_clients} clients, got {split.n_clients}"

@@ -7,8 +7,10 @@ One round of federated averaging is
     params = task.aggregate(params, updates, shares([update.samples for update in updates]))
     task.evaluate(params)
 
-`params` is whatever the task likes (a pytree, a state dict, a list of arrays): nobody else looks
-inside. A task holds the data of all clients, and a client is a number from 0 to n_clients - 1.
+`params` may be anything (a pytree, a state dict, a list of arrays), as only the task reads it. A
+task holds the data of all clients, and a client is a number from 0 to n_clients - 1. A task may
+have an attribute `ids`, the names of its clients in this order: simulated clients that have names
+are then matched by name.
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from bsfl.errors import InvalidInput
 from bsfl.types import FloatArray, IntArray
 
 Params = Any
-"""The parameters of a model, in the form its task chose."""
+"""The parameters of a model, in a form that the task chooses."""
 
 Weighting = Literal["samples", "equal"]
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
@@ -31,13 +33,13 @@ WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What one client brought home.
+    """What one client learned.
 
     Attributes:
-        client: Who.
+        client: Its number.
         params: Its own model.
-        loss: Its mean loss over the samples it trained on, as it met them.
-        samples: How many samples it holds.
+        loss: Mean loss over the samples that it trained on, each before its step.
+        samples: Number of samples that it holds.
     """
 
     client: int
@@ -53,8 +55,7 @@ class Evaluation:
     Attributes:
         loss: Mean loss.
         accuracy: Share of right answers; None where there are no labels.
-        label_accuracy: The same among the samples of each label, nan for a label that the test
-            data do not have; None where there are no labels.
+        label_accuracy: The same for each label, nan for a label that the test data do not have.
     """
 
     loss: float
@@ -63,7 +64,7 @@ class Evaluation:
 
     @property
     def worst_label_accuracy(self) -> float | None:
-        """The accuracy of the label that the model knows worst."""
+        """The lowest accuracy among the labels."""
         return None if self.label_accuracy is None else float(np.nanmin(self.label_accuracy))
 
 
@@ -76,11 +77,11 @@ class Task(Protocol):
 
     @property
     def n_clients(self) -> int:
-        """K, how many clients hold data."""
+        """K, the number of clients that hold data."""
 
     @property
     def samples(self) -> IntArray:
-        """How many samples each client holds."""
+        """The number of samples that each client holds."""
 
     def init(self, seed: int) -> Params:
         """Return the parameters of an untrained model."""
@@ -90,7 +91,7 @@ class Task(Protocol):
 
         Args:
             params: The global model, which is not changed.
-            clients: Who trains; distinct.
+            clients: The clients that train; distinct.
             t: The round, from 1.
             seed: Root of the shuffling and of the model's own noise, such as dropout.
         """
@@ -101,7 +102,7 @@ class Task(Protocol):
         Args:
             params: The global model they started from; returned itself if there are no updates.
             updates: What the clients learned.
-            weights: What each one weighs; their sum is 1.
+            weights: Weight of each update; their sum is 1.
         """
 
     def evaluate(self, params: Params) -> Evaluation:
@@ -111,10 +112,8 @@ class Task(Protocol):
 def shares(samples: npt.ArrayLike, weighting: Weighting = "samples") -> FloatArray:
     """Return each client's share in the average: n_k / sum n ("samples") or 1 / m ("equal").
 
-    >>> shares([1, 3])
-    array([0.25, 0.75])
-    >>> shares([1, 3], "equal")
-    array([0.5, 0.5])
+    >>> shares([1, 3]), shares([1, 3], "equal")
+    (array([0.25, 0.75]), array([0.5, 0.5]))
     """
     validation.one_of("weighting", weighting, WEIGHTINGS)
     counts = np.asarray(samples, dtype=np.float64)

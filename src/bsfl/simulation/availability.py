@@ -3,11 +3,10 @@
 "intervals" and "week" go by the virtual clock instead: see bsfl.simulation.intervals.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +14,14 @@ import numpy.typing as npt
 from bsfl import validation
 from bsfl._core.registry import Registry
 from bsfl.errors import InvalidInput, reason
-from bsfl.learning import npy
-from bsfl.persistence.regular_file import open_regular
+from bsfl.persistence.regular_file import read_arrays
 from bsfl.simulation.client_rows import file_path
 from bsfl.simulation.intervals import read_intervals
 from bsfl.simulation.week import phone_week
 from bsfl.types import BoolArray, Rng
 
-MAX_CELLS = 100_000_000
-"""Numbers in a recording: times x devices."""
 MAX_BYTES = 1 << 30
+"""Bytes of a recording, in its file and in memory."""
 
 
 class Availability(Protocol):
@@ -93,28 +90,17 @@ def read_availability(
 def read_state(path: Path) -> npt.NDArray[np.int8]:
     """Return the [time, device] of a recording: 1 reachable, 0 not, -1 unknown."""
     try:
-        with open_regular(path, max_bytes=MAX_BYTES) as file:
-            is_npz = file.read(2) == b"PK"
-            file.seek(0)
-            if is_npz:
-                content = npy.read_member(npy.open_npz(file), "state", _fits)
-            else:
-                content = npy.read_npy(file, _fits)
-    except npy.FAULTS as error:
+        arrays = read_arrays(path, ["state"], max_bytes=MAX_BYTES)
+    except (OSError, ValueError) as error:
         raise InvalidInput(
             f"{path} cannot be read as an .npz or .npy file: {reason(error)}"
         ) from None
-    if content is None:
+    if not arrays:
         raise InvalidInput(f"{path}: there is no array 'state' in the file")
+    content = arrays["state"]
     if content.ndim != 2 or content.size == 0 or not np.isin(content, (-1, 0, 1)).all():
         raise InvalidInput(f"{path}: availability must be [time, device] with values 1, 0 and -1")
     return content.astype(np.int8)
-
-
-def _fits(_: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
-    """Check that a recording can be read into memory."""
-    if math.prod(shape) > MAX_CELLS:
-        raise ValueError(f"it may have {MAX_CELLS:,} numbers (times x devices), got more")
 
 
 # Quantiles of the share of time that 723 phones could be reached over five days in half-hour

@@ -14,8 +14,8 @@ from bsfl.errors import InvalidInput
 from bsfl.random import stream
 from bsfl.simulation.availability import Always, Availability
 from bsfl.simulation.intervals import Intervals
-from bsfl.simulation.latency import LATENCIES, Latencies
-from bsfl.types import MAX_LOSS, BoolArray, FloatArray, IntArray, RoundReport
+from bsfl.simulation.latency import LATENCIES, Latencies, Swapped
+from bsfl.types import MAX_LOSS, BoolArray, FloatArray, IntArray, Rng, RoundReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,30 @@ class MaliciousClients:
     is_malicious: BoolArray
     time: bool = False
     loss: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reordered:
+    """Availability of the same clients in another order: client k is client order[k] of `base`."""
+
+    base: Availability
+    order: IntArray
+
+    def reachable(self, t: int, clock_s: float, n_clients: int, rng: Rng) -> BoolArray:
+        return self.base.reachable(t, clock_s, n_clients, rng)[self.order]
+
+
+def places(ids: Sequence[str], names: Sequence[str]) -> IntArray:
+    """Return the place of each id among the names, or raise InvalidInput for the first unknown."""
+    place = {name: k for k, name in enumerate(names)}
+    for k, name in enumerate(ids):
+        if name not in place:
+            raise InvalidInput(
+                f"the task and the clients must name the same clients, but client {k} of the task, "
+                f"{name!r}, is none of the {len(names)} clients {', '.join(map(repr, names[:3]))}"
+                f"{', ...' * (len(names) > 3)}"
+            )
+    return np.array([place[name] for name in ids])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +115,32 @@ class SimulatedClients:
     def name(self, client: int) -> str:
         """Return the name of a client."""
         return str(client) if self.ids is None else self.ids[client]
+
+    def in_order(self, ids: Sequence[str]) -> "SimulatedClients":
+        """Return the same clients in the order of these names.
+
+        Clients without names get these. Raises InvalidInput if the names are those of others.
+        """
+        if self.ids is None or list(self.ids) == list(ids):
+            return replace(self, ids=ids)
+        order = places(ids, self.ids)
+        if len(order) != self.n_clients:
+            raise InvalidInput(f"ids must name all {self.n_clients} clients, got {len(order)}")
+        online, false = self.availability, self.malicious
+        if isinstance(online, Intervals):
+            online = online.followed_by(order)
+        else:
+            online = Reordered(online, order)
+        return replace(
+            self,
+            latency=Swapped(self.latency, order, at=0),
+            availability=online,
+            samples=None if self.samples is None else self.samples[order],
+            quality=None if self.quality is None else self.quality[order],
+            features=None if self.features is None else self.features[order],
+            malicious=false and replace(false, is_malicious=false.is_malicious[order]),
+            ids=ids,
+        )
 
     @property
     def significance(self) -> FloatArray:

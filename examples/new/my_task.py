@@ -1,10 +1,12 @@
-"""A custom task that cohorts train: {name}. In a scenario file:
+"""A custom task that cohorts train: MyTask.
+
+In a scenario file:
 
     [learning]
-    task = "{file}:{name}"
+    task = "my_task.py:MyTask"
     learning_rate = 0.1          # a setting of the task
 
-or, in Python, bsfl.compare(["pace", "random"], "phones", {name}).
+or, in Python, bsfl.compare(["pace", "random"], "phones", MyTask).
 """
 
 from collections.abc import Sequence
@@ -16,11 +18,12 @@ from bsfl.learning import Evaluation, Update
 from bsfl.random import stream
 
 
-class {name}:
+class MyTask:
     """Linear regression in numpy; replace it with your model and data.
 
     One task is created for each seed, with the number of clients and a random generator; all other
-    arguments are settings. Model parameters may have any type: bsfl never inspects them.
+    arguments are settings. A parameter `ids` would get the names of the clients, in their order.
+    Model parameters may have any type: bsfl never inspects them.
     """
 
     def __init__(self, n_clients: int, rng: Rng, *, learning_rate: float = 0.1) -> None:

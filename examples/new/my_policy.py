@@ -1,9 +1,9 @@
-"""A custom selection policy: {name}.
+"""A custom selection policy: MyPolicy.
 
-    bsfl run phones --policy {file}:{name}
-    bsfl run phones --policy {file}:{name} --set patience=5
+    bsfl run phones --policy my_policy.py:MyPolicy
+    bsfl run phones --policy my_policy.py:MyPolicy --set patience=5
 
-or, in Python, bsfl.compare([{name}(), "pace", "random"], "phones").
+or, in Python, bsfl.compare([MyPolicy(), "pace", "random"], "phones").
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from bsfl import IntArray, Policy, Rng, RoundContext, RoundReport
 
 
 @dataclass
-class {name}State:
+class MyPolicyState:
     """What the policy learns. Only arrays with a row per client, and numbers, are allowed."""
 
     invitations: IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
-class {name}(Policy):
+class MyPolicy(Policy):
     """Select the clients with the fewest invitations so far.
 
     `bsfl policies` shows the first line. A policy is a frozen record of its settings; everything
@@ -33,11 +33,11 @@ class {name}(Policy):
 
     patience: int = 0
 
-    def init(self, n_clients: int) -> {name}State:
+    def init(self, n_clients: int) -> MyPolicyState:
         """Return the state before the first round. Clients are numbers from 0."""
-        return {name}State(np.zeros(n_clients, dtype=np.int64))
+        return MyPolicyState(np.zeros(n_clients, dtype=np.int64))
 
-    def select(self, state: {name}State, context: RoundContext, rng: Rng) -> IntArray:
+    def select(self, state: MyPolicyState, context: RoundContext, rng: Rng) -> IntArray:
         """Return the cohort: sorted, distinct, from context.available; change nothing.
 
         context.round is the round, context.n_invited the number of clients to invite. context.pool
@@ -46,11 +46,15 @@ class {name}(Policy):
         comes from rng.
         """
         available = context.available
-        key = np.zeros(len(available)) if context.round <= self.patience else state.invitations[available]
+        key = (
+            np.zeros(len(available))
+            if context.round <= self.patience
+            else state.invitations[available]
+        )
         order = np.lexsort((rng.random(len(available)), key))  # ties at random
         return np.sort(available[order[: context.n_invited]])
 
-    def observe(self, state: {name}State, context: RoundContext, report: RoundReport) -> None:
+    def observe(self, state: MyPolicyState, context: RoundContext, report: RoundReport) -> None:
         """Update the state from responses; only this method may change it.
 
         report.clients are the reported clients; report.latency_s, report.outcome (0 ok, 1 timeout,

@@ -259,9 +259,15 @@ def test_results_of_another_version_of_a_file_are_not_resumed(home):
     path = written(home)
     run_scenario(read_scenario(path), home / "out", seeds=1, jobs=1)
     run_scenario(read_scenario(path), home / "out", seeds=2, jobs=1)
-    (home / "mine.py").write_text(MINE + "\n# another idea\n")
-    with pytest.raises(InvalidInput, match=r"differs in .*mine.py\); choose another folder"):
-        run_scenario(read_scenario(path), home / "out", seeds=2, jobs=1)
+    (home / "other.py").write_text(MINE)
+    policies = {"other": {"policy": f"{home}/other.py:Rule"}}
+    more = read_scenario(path).changed(policies=policies)
+    run_scenario(more, home / "out", seeds=1, jobs=1)
+    for scenario, file in ((read_scenario(path), "mine.py"), (more, "other.py")):
+        (home / file).write_text(MINE + "\n# another idea\n")
+        with pytest.raises(InvalidInput, match=rf"differs in .*{file}\); choose another folder"):
+            run_scenario(scenario, home / "out", seeds=2, jobs=1)
+        (home / file).write_text(MINE)
 
 
 @pytest.mark.slow

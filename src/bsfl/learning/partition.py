@@ -39,7 +39,7 @@ class Partition:
         labels: The label that the client sees on each sample, in the order of `indices`.
         n_labels: Number of labels.
         label_noise: [K] share of each client's labels that are wrong.
-        quality: [K] quality of each client's images, from 0 to 1 (faultless).
+        quality: [K] quality of each client's images, from 0 to 1 (without noise).
         chosen: [K] which client of the data each one is; None: the data has no clients.
     """
 

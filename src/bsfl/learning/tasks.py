@@ -1,7 +1,7 @@
 """The tasks of the experiments, trained in JAX: regression and classification.
 
 A task has two compiled programs: training and evaluation. Each core runs the program of one client
-at a time: products of the size met here are too small to be shared between cores. As a client's
+at a time: its matrix products are too small to be shared between cores. As a client's
 number of steps is an argument and not a shape, one compilation serves all clients and cohorts.
 """
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from bsfl._core.registry import REQUIRED
 from bsfl.cli import FIGURES, NEEDS, SIMULATOR, monitor, print_version, studies
+from bsfl.cli.advise import advise
 from bsfl.cli.data import data
 from bsfl.cli.new import new
 from bsfl.cli.scenarios import scenarios
@@ -223,7 +224,6 @@ app.command()(new)
 app.command()(monitor.inspect)
 app.command()(monitor.watch)
 app.command()(monitor.effect)
-for command in (studies.advise, studies.reproduce, studies.leaderboard, studies.ablation):
+for command in (advise, studies.reproduce, studies.leaderboard, studies.ablation):
     app.command()(command)
-app.command(hidden=True)(studies.tune)
 app.add_typer(data, name="data")

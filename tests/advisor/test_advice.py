@@ -52,7 +52,7 @@ def test_each_change_says_what_it_does_with_intervals(given):
         "The lowest participation ratio is 0.07 (0.00 to "
     )
     assert "Close rounds after 5 s instead of 9 s: this takes 0.89 (" in changes[1]
-    assert "times the time, which is not significant. The lowest" in changes[1]
+    assert "times the time, a difference that is not significant. The" in changes[1]
     words = "3. Select clients with Pace() instead of UniformRandom(): this takes 33 % ("
     assert changes[2].startswith(words)
     assert " %) more time than before. The lowest participation ratio is 0.90" in changes[2]

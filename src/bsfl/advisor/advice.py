@@ -317,7 +317,7 @@ def saves(after: Trial, before: Trial, what: str = "") -> str:
     """Return in words which part of another setting's time is saved, or is needed in addition."""
     ratio = ratio_interval(after.time_ratio(before))
     if ratio.low <= 1 <= ratio.high:
-        return f"takes {spread(ratio)} times the time{what}, which is not significant"
+        return f"takes {spread(ratio)} times the time{what}, a difference that is not significant"
     ends = [100 * abs(1 - x) for x in (ratio.mean, ratio.low, ratio.high)]
     if ratio.mean > 1:
         return f"takes {spread(Interval(*ends), '.0f', ' %')} more time than before"

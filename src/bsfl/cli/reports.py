@@ -41,7 +41,9 @@ def drawn(table: Table) -> Drawn:
     shown = Drawn(title=Text(table.title), caption=Text(table.note), box=box.SIMPLE_HEAD)
     shown.title_justify = shown.caption_justify = "left"
     for i, column in enumerate(table.columns):
-        shown.add_column(Text(_in_lines(column.title)), justify="right" if i else "left")
+        shown.add_column(
+            Text(_in_lines(column.title)), justify="right" if i else "left", overflow="fold"
+        )
     for row in table.texts():
         shown.add_row(*(Text(cell.replace(" ", "\N{NO-BREAK SPACE}")) for cell in row))
     return shown

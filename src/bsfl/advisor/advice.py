@@ -253,13 +253,12 @@ def advise(
         progress=progress,
     )
     deadlines = deadlines_from(log.latency_s[log.responded], log.deadline_s)
-    more = {"rounds": rounds, "policies": policies}
-    few = search.best(baseline, min_participation, deadlines, **more)
-    length = {"rounds": rounds, "n_seeds": seeds}
+    few = search.best(baseline, min_participation, deadlines, rounds=rounds, policies=policies)
     title = "4 of 4: the best at full length"
-    trials = search.trials(title, [baseline, *few], **length)
+    trials = search.trials(title, [baseline, *few], rounds=rounds, n_seeds=seeds)
     best = recommended(trials, min_participation)
-    steps = search.trials(title, _steps(baseline, best.setting), **length)
+    path = _steps(baseline, best.setting)
+    steps = search.trials(title, path, rounds=rounds, n_seeds=seeds)
     return Advice(log=log, floor=min_participation, trials=trials, path=[*steps[:-1], best])
 
 

@@ -123,7 +123,13 @@ class Search:
     progress: bool = False
 
     def best(
-        self, plan: Setting, floor: float, deadlines: Sequence[float], **more: Any
+        self,
+        plan: Setting,
+        floor: float,
+        deadlines: Sequence[float],
+        *,
+        rounds: int,
+        policies: Sequence[str] | None,
     ) -> list[Setting]:
         """Return the few settings that are worth runs at full length, by stages 1 to 3.
 
@@ -131,17 +137,17 @@ class Search:
             plan: Random selection with the cohort size and deadline of the log.
             floor: Minimum participation that is asked for.
             deadlines: Deadlines to try.
-            more: `policies`, as for first_settings, and `rounds`, the full length.
+            rounds: Number of rounds at full length.
+            policies: As for first_settings.
         """
-        short, half = max(more["rounds"] // 4, 1), max(more["rounds"] // 2, 1)
+        short, half = max(rounds // 4, 1), max(rounds // 2, 1)
         n_clients = self.scenario.clients.n_clients
         invitations = fitting(plan.cohort_size, n_clients)
         settings = [
             setting
             for over_selection in invitations[:2]
-            for setting in first_settings(
-                replace(plan, over_selection=over_selection), n_clients, floor, more["policies"]
-            )
+            for same in [replace(plan, over_selection=over_selection)]
+            for setting in first_settings(same, n_clients, floor, policies)
         ]
         trials = self.trials("1 of 4: policies", settings, rounds=short, n_seeds=1)
         kept = best_for_some_floor(trials, floor, 4)

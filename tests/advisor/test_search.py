@@ -54,7 +54,7 @@ def test_of_two_that_are_tied_the_fairer_is_recommended():
 def test_no_interval_of_a_ratio_is_negative_and_none_explodes():
     numbers = {"min_participation": np.array([0.0, 0.3, 0.0, 0.2, 0.1])}
     found = Trial(trial("a", [1.0], 0.1).setting, 10, numbers).interval("min_participation")
-    assert 0.0 == found.low < found.mean == pytest.approx(0.12) < found.high < 1.5
+    assert 0.0 == found.low < 0.119 < found.mean < 0.121 < found.high < 1.5
 
 
 def searching(clients, folder, **more):

@@ -1,27 +1,30 @@
-"""Does `bsfl advise` predict what its settings then come to? On fleets that it has not seen.
+"""Does `bsfl advise` predict the results of its settings? It is tried on clients it has not seen.
 
     python benchmarks/advisor.py [FLEET ...] [--devices capacities.csv] [--rounds 60]
 
-A log is drawn from a fleet by random selection, the advisor sees nothing but the log, and every
-setting that it played at full length is then played on the fleet itself.
+A log is drawn from clients by random selection, the advisor sees nothing but the log, and every
+setting that it ran at full length is then run with the clients themselves.
 """
 
 import argparse
 import csv
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bsfl import Observation, Scheduler
+from bsfl.advisor import ResponseLog, advise, read_log, warm_start
+from bsfl.advisor.search import Search
+from bsfl.advisor.settings import Setting
+from bsfl.experiments import parse_scenario
+from bsfl.experiments.statistics import ratio_interval
 from bsfl.random import stream
 from bsfl.simulation import SimulatedClients
 from bsfl.simulation.latency import Flaky, Latencies
 from bsfl.simulation.populations import POPULATIONS
-from bsfl.studies.advice import Advice, ResponseLog, read_log
-from bsfl.studies.advice.trials import Setting, run_setting
-from bsfl.studies.advice.warm_start import warm_start
-from bsfl.studies.study import Effort
+from bsfl.types import RoundPlan
 
 K, M, ROUNDS, SEEDS = 200, 20, 500, 3
 DEADLINES = {"phones": 120.0, "bimodal": 1.0, "flaky": 60.0, "exponential": 40.0, "devices": 200.0}
@@ -51,13 +54,10 @@ def write_log(fleet: SimulatedClients, path: Path, n_rounds: int) -> None:
                 rows.writerow((f"c{k}", min(drawn[k], fleet.tau_max), "ok" if came else "timeout"))
 
 
-def played(truth: Latencies, setting: Setting, deadline_s: float) -> dict[str, float]:
-    """Return what a setting comes to on the fleet itself, with new seeds."""
-    made = {"latency": truth, "tau_min": 1e-3, "tau_max": deadline_s}
-    runs = [
-        run_setting(SimulatedClients(**made, seed=1000 + i), setting, ROUNDS) for i in range(SEEDS)
-    ]
-    return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
+def true_clients(name: str, devices: str, seed: int) -> SimulatedClients:
+    """Return the clients themselves, with new latencies by the seed."""
+    latency, deadline_s = latencies(name, 11, devices), DEADLINES[name]
+    return SimulatedClients(latency=latency, tau_min=1e-3, tau_max=deadline_s, seed=1000 + seed)
 
 
 def first_rounds_s(truth: Latencies, setting: Setting, log: ResponseLog, *, is_warm: bool) -> float:
@@ -69,7 +69,12 @@ def first_rounds_s(truth: Latencies, setting: Setting, log: ResponseLog, *, is_w
         scheduler = Scheduler(setting.made(), **numbers)
         if is_warm:
             scheduler = warm_start(log, setting.made(), **numbers)
-        scheduler.plan = setting.plan()
+        scheduler.plan = RoundPlan(
+            target_responses=size,
+            over_selection=setting.over_selection,
+            deadline_s=due_s,
+            late="drop",
+        )
         scheduler.join(log.clients)
         fleet = SimulatedClients(
             latency=truth, tau_min=1e-3, tau_max=log.deadline_s, seed=500 + seed
@@ -101,38 +106,43 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=-1)
     args = options.parse_args()
     columns = ("predicted (s)", "true (s)", "error", "min participation", "true")
-    print(f"| fleet | setting | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}")
+    print(f"| clients | setting | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}")
     for name in [*args.fleets, *["devices"] * bool(args.devices)]:
-        truth, deadline_s = latencies(name, 11, args.devices), DEADLINES[name]
-        fleet = SimulatedClients(latency=truth, tau_min=1e-3, tau_max=deadline_s, seed=77)
+        truth = partial(true_clients, name, args.devices)
         with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder, "log.csv")
-            write_log(fleet, log, args.rounds)
-            advice = Advice(log=log, cohort_size=M, rounds=ROUNDS)
-            found = advice.play(Path(folder, "out"), Effort(jobs=args.jobs)).numbers
-            known = read_log(log)
-        best = found["recommended"]
-        worst, by_chance = 0.0, played(truth, Setting(**found["trials"][0]["setting"]), deadline_s)
-        saved = ""
-        for one in found["trials"]:
-            setting, predicted = Setting(**one["setting"]), one["mean_round_s"]["mean"]
-            true = played(truth, setting, deadline_s)
-            error = predicted / true["mean_round_s"] - 1.0
-            shares = one["min_participation"]["mean"], true["min_participation"]
-            worst = max(worst, abs(error))
-            mark = ""
-            if one["setting"] == best["setting"]:
-                low, high = (f"{100 * best['saved'][end]:.1f}" for end in ("low", "high"))
-                real = 100 * (1 - true["for_as_many_s"] / by_chance["for_as_many_s"])
-                saved = f"saves {low} to {high} %, in truth {real:.1f} %"
-                mark = " *"
-            words = f"{one['code']}, over-selection {setting.over_selection}, "
-            words += f"{setting.deadline_s:g} s{mark}"
-            times = f"{predicted:.3g} | {true['mean_round_s']:.3g} | {error:+.1%}"
-            print(f"| {name} | {words} | {times} | {shares[0]:.2f} | {shares[1]:.2f} |", flush=True)
-        print(f"{name}: {len(found['trials'])} settings, largest error {worst:.1%}; {saved}")
-        setting = Setting(**best["setting"])
-        cold, warm = (first_rounds_s(truth, setting, known, is_warm=x) for x in (False, True))
+            file = Path(folder, "log.csv")
+            write_log(truth(77 - 1000), file, args.rounds)
+            log = read_log(file)
+            found = advise(log, folder, cohort_size=M, rounds=ROUNDS, jobs=args.jobs)
+            table = {"title": name, "clients": truth, "rounds": ROUNDS, "cohort_size": M}
+            search = Search(
+                scenario=parse_scenario(table, name=name, file=name),
+                folder=Path(folder, "true"),
+                jobs=args.jobs,
+            )
+            settings = [one.setting for one in found.trials]
+            true = search.trials("", settings, rounds=ROUNDS, n_seeds=SEEDS)
+        by_key = {one.setting.key: one for one in true}
+        errors = []
+        for one in found.trials:
+            setting, other = one.setting, by_key[one.setting.key]
+            numbers = [x.mean(key) for key in ("time_s", "min_participation") for x in (one, other)]
+            errors.append(numbers[0] / numbers[1] - 1.0)
+            words = f"{setting.words()}, over-selection {setting.over_selection}, "
+            words += f"{setting.deadline_s:g} s" + " *" * (one is found.best)
+            times = f"{numbers[0]:.3g} | {numbers[1]:.3g} | {errors[-1]:+.1%}"
+            print(
+                f"| {name} | {words} | {times} | {numbers[2]:.2f} | {numbers[3]:.2f} |", flush=True
+            )
+        best, baseline = by_key[found.best.setting.key], by_key[found.trials[0].setting.key]
+        ratio = ratio_interval(found.best.time_ratio(found.trials[0]))
+        real = best.mean("time_s") / baseline.mean("time_s")
+        print(
+            f"{name}: {len(errors)} settings, largest error {max(map(abs, errors)):.1%}; saves "
+            f"{1 - ratio.high:.1%} to {1 - ratio.low:.1%}, in truth {1 - real:.1%}"
+        )
+        setting, latency = found.best.setting, truth(0).latency
+        cold, warm = (first_rounds_s(latency, setting, log, is_warm=x) for x in (False, True))
         print(f"{name}: the first 20 rounds take {cold:.3g} s, after a warm start {warm:.3g} s")
 
 

@@ -4,13 +4,11 @@ import json
 
 import pytest
 
-from advice_trials import advice_report
 from bsfl import Observation, Scheduler
 from bsfl.dashboard.page import inspected_page
 from bsfl.experiments import run_scenario
 from bsfl.frame import SHOWN
 from bsfl.report import scenario_report
-from bsfl.report.plots import COLOURS
 from journal_entries import of_100_000_clients
 from served import served
 from small_scenario import parse
@@ -179,35 +177,3 @@ def test_100_000_clients_are_searched_in_the_browser(visit, tmp_path):
         assert seen.column(1, "[data-name=found]") == ["77777"]
         assert seen.overflow() == 0
         assert seen.said == []
-
-
-ADVICE = """() => {
-    const place = document.querySelector("figure[data-plot=advice] .panel");
-    const star = place.data.find((trace) => trace.legendgroup === "recommended");
-    const text = (name) => document.getElementById(name).textContent;
-    return { floor: text("floor-shown"), code: text("advice-code"), saving: text("advice-saving"),
-        warning: text("advice-warning"), x: star.x[0], y: star.y[0], hover: star.text[0],
-        colour: star.marker.color, rule: place.layout.shapes[0].x0 };
-}"""
-
-
-def test_the_slider_of_the_advisor_moves_the_recommendation(visit, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(advice_report("log").page())
-    with visit(path.as_uri()) as seen:
-        seen.page.wait_for_selector(".panel .main-svg")
-        found = []
-        for floor in (10, 60, 99):
-            seen.page.locator("#floor").fill(str(floor))
-            found.append(seen.page.evaluate(ADVICE))
-        assert seen.said == []
-    low, middle, high = found
-    assert [one["x"] for one in found] == pytest.approx([0.2, 0.8, 0.95])
-    assert [low["floor"], low["y"], low["rule"]] == ["10 %", pytest.approx(3.0), 0.1]
-    assert "Scheduler(Pace(tau_max=9.0), cohort_size=2)" in low["code"]
-    assert "saves 62 %" in low["saving"], "1 - 3 / 8"
-    assert middle["warning"] == ""
-    assert "Pace(min_participation=0.8" in middle["code"]
-    assert "Pace(min_participation=0.8)" in middle["hover"]
-    assert [low["colour"], high["colour"]] == [*COLOURS[:2]], "those of pace and bsfl"
-    assert high["warning"] == "No setting keeps this floor; this one comes closest."

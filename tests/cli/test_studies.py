@@ -25,18 +25,6 @@ def test_the_help_names_the_ablations(bsfl):
     assert "One of rounds, malicious-clients, confidence-width" in bsfl("ablation", "--help").output
 
 
-def test_the_old_name_of_the_advisor_still_works(bsfl, study, monkeypatch):
-    called = []
-    monkeypatch.setattr("bsfl.cli.studies._conduct", lambda *words, **_: called.extend(words))
-    options = ["--cohort-size", 3, "--deadline", 50, "--rounds", 60, "--out", "out"]
-    done = bsfl("tune", "--latencies", "log.csv", *options)
-    assert done.exit_code == 0, done.output
-    name, settings, out, _ = called
-    assert (name, str(settings["log"]), str(out)) == ("advise", "log.csv", "out")
-    assert [settings[k] for k in ("cohort_size", "deadline_s", "rounds")] == [3, 50.0, 60]
-    assert "tune" not in bsfl("--help").output.split("Commands")[1]
-
-
 def test_what_another_command_wrote_is_not_replaced(bsfl, study):
     (study / "log.csv").write_text("client,latency_s\n" + "a,3.0\nb,4.0\nc,5.0\n" * 5)
     advise = ["advise", "log.csv", "--cohort-size", "1", "--rounds", "5", "--seeds", "1"]

@@ -10,7 +10,7 @@ from attacks import of_long_form
 from bsfl.errors import BsflError, InvalidInput
 from bsfl.simulation import client_rows, read_availability, read_intervals
 from bsfl.simulation.populations import read_trace
-from bsfl.simulation.response_log import Columns, read_csv
+from bsfl.simulation.response_log import CsvFormat, read_csv
 from bsfl.types import LATENCY_RANGE
 
 HEAD = b"client,latency_s\n"
@@ -19,7 +19,7 @@ INTERVALS = b"client,start_s,end_s\n"
 LATENCY = r"latency_s must be a number from 1e-09 to 1e\+12"
 READERS = {
     "trace": read_trace,
-    "log": lambda path: read_csv(path, Columns()),
+    "log": lambda path: read_csv(path, CsvFormat()),
     "intervals": lambda path: read_intervals(3, np.random.default_rng(0), path=path),
     "availability": lambda path: read_availability(3, np.random.default_rng(0), path=path),
 }

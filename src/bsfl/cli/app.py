@@ -15,6 +15,7 @@ from rich.text import Text
 
 from bsfl._core.registry import REQUIRED, is_reference
 from bsfl.cli import FIGURES, NEEDS, SIMULATOR, monitor, print_version, studies
+from bsfl.cli.advise import advise
 from bsfl.cli.data import data
 from bsfl.cli.new import new
 from bsfl.cli.scenarios import scenarios
@@ -234,7 +235,6 @@ app.command()(new)
 app.command()(monitor.inspect)
 app.command()(monitor.watch)
 app.command()(monitor.effect)
-for command in (studies.advise, studies.reproduce, studies.leaderboard, studies.ablation):
+for command in (advise, studies.reproduce, studies.leaderboard, studies.ablation):
     app.command()(command)
-app.command(hidden=True)(studies.tune)
 app.add_typer(data, name="data")

@@ -1,33 +1,19 @@
-"""Reports on the terminal: progress while a study runs, then its tables and headline."""
+"""Reports on the terminal: tables, headline and code."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
 
 from rich import box
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from bsfl.cli.terminal import console, errors, say
+from bsfl.cli.terminal import console, say
 from bsfl.errors import InvalidInput
 from bsfl.experiments.tables import Table
 from bsfl.report import Report
 
 HEAD_WIDTH = 10
 """Characters of a column's title in one line."""
-
-
-@contextmanager
-def steps(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show the progress of simulations; yield the function to call after each."""
-    if not errors.is_terminal:
-        say(f"{title}: {total} simulations", errors)
-    columns = (TextColumn(title), BarColumn(), TextColumn("{task.completed} of {task.total}"))
-    with Progress(*columns, TimeRemainingColumn(), console=errors, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda: progress.advance(task)
 
 
 def check_folder(folder: Path, *, has_runs: bool) -> None:
@@ -55,7 +41,9 @@ def drawn(table: Table) -> Drawn:
     shown = Drawn(title=Text(table.title), caption=Text(table.note), box=box.SIMPLE_HEAD)
     shown.title_justify = shown.caption_justify = "left"
     for i, column in enumerate(table.columns):
-        shown.add_column(Text(_in_lines(column.title)), justify="right" if i else "left")
+        shown.add_column(
+            Text(_in_lines(column.title)), justify="right" if i else "left", overflow="fold"
+        )
     for row in table.texts():
         shown.add_row(*(Text(cell.replace(" ", "\N{NO-BREAK SPACE}")) for cell in row))
     return shown

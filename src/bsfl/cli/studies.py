@@ -1,4 +1,4 @@
-"""The commands that run a study."""
+"""The commands that run a study of the paper or of the library."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,6 @@ from bsfl.cli.terminal import (
     Seeds,
     clear_errors,
     policy_names,
-    say,
     scenario_names,
 )
 from bsfl.errors import InvalidInput
@@ -129,122 +128,19 @@ def ablation(
         _conduct(name, {}, out or f"ablation-{name}", backend, seeds=seeds, jobs=jobs)
 
 
-MinParticipation = Annotated[
-    float,
-    typer.Option(help="Minimum participation of every client, as a fraction of its fair count."),
-]
-Deadline = Annotated[
-    float | None, typer.Option("--deadline", help="Deadline of a round in seconds. [from the log]")
-]
-Rounds = Annotated[int, typer.Option(help="Rounds to simulate.", min=1)]
-
-
-def advise(
-    log: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV with a header and one row per response (client, latency; optionally "
-            "outcome, timestamp, loss), or a journal of a Scheduler."
-        ),
-    ],
-    cohort_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Target responses per round. [from the journal, or a tenth of the clients]", min=1
-        ),
-    ] = None,
-    min_participation: MinParticipation = 0.8,
-    deadline_s: Deadline = None,
-    policies: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            help="Policy to compare; repeat the option for several. [all that a log can evaluate]",
-            autocompletion=policy_names,
-        ),
-    ] = None,
-    client_column: Annotated[
-        str | None, typer.Option(help="Column with the client. [guessed, like all columns]")
-    ] = None,
-    latency_column: Annotated[
-        str | None, typer.Option(help="Column with the latency; seconds, or as in latency_ms.")
-    ] = None,
-    outcome_column: Annotated[
-        str | None, typer.Option(help="Column with ok, timeout, failed or late.")
-    ] = None,
-    time_column: Annotated[
-        str | None, typer.Option(help="Column with the time of a row, a number or ISO 8601.")
-    ] = None,
-    loss_column: Annotated[str | None, typer.Option(help="Column with the loss.")] = None,
-    ids: Annotated[
-        str,
-        typer.Option(
-            help="Type of the ids in a CSV: text, int or auto (int if all ids are integers)."
-        ),
-    ] = "auto",
-    rounds: Rounds = 500,
-    seeds: Annotated[int, typer.Option(help="Fleets resampled from the log.", min=1)] = 5,
-    jobs: Jobs = -1,
-    out: Out = None,
-) -> None:
-    """Recommend a policy and its settings for your clients.
-
-    It simulates policies, invitations and deadlines on fleets resampled from a log. An interrupted
-    search resumes when the same command is run again. Example: bsfl advise rounds.jsonl
-    """
-    with clear_errors():
-        from bsfl.simulation.response_log import Columns
-
-        columns = Columns(
-            client=client_column,
-            latency=latency_column,
-            outcome=outcome_column,
-            time=time_column,
-            loss=loss_column,
-        )
-        settings: dict[str, Any] = {"log": log, "cohort_size": cohort_size}
-        settings |= {"min_participation": min_participation}
-        settings |= {"deadline_s": deadline_s, "rounds": rounds, "columns": columns, "ids": ids}
-        settings |= {"policies": tuple(policies)} if policies else {}
-        _conduct("advise", settings, out or f"advice-{log.stem}", None, seeds=seeds, jobs=jobs)
-
-
-def tune(
-    latencies: Annotated[Path, typer.Option("--latencies", help="The log.")],
-    cohort_size: Annotated[int, typer.Option(help="Target responses per round.", min=1)],
-    min_participation: MinParticipation = 0.8,
-    deadline_s: Deadline = None,
-    rounds: Rounds = 1000,
-    seeds: Annotated[int, typer.Option(help="Fleets resampled from the log.", min=1)] = 3,
-    jobs: Jobs = -1,
-    out: Out = None,
-) -> None:
-    """Run `bsfl advise`, under its former name."""
-    advise(
-        latencies,
-        cohort_size,
-        min_participation,
-        deadline_s,
-        rounds=rounds,
-        seeds=seeds,
-        jobs=jobs,
-        out=out or Path("results", "tune"),
-    )
-
-
 def _conduct(
     study: str, settings: dict[str, Any], out: Path | str, backend: str | None, **effort: Any
 ) -> None:
     """Run a study, write its report (a name is a folder in results/) and print it."""
     require(*cli.SIMULATOR, *cli.FIGURES)
     made = STUDIES.make(study, **settings)
-    from bsfl.cli.reports import check_folder, steps, write_and_show
+    from bsfl.cli.reports import check_folder, write_and_show
     from bsfl.studies.study import Effort
 
     folder = validation.folder(Path("results", out) if isinstance(out, str) else out)
     check_folder(folder, has_runs=study == "scenario")
     with on_cluster(backend):
-        report = made.play(folder, Effort(progress=True, steps=steps, say=say, **effort))
+        report = made.play(folder, Effort(progress=True, **effort))
     write_and_show(report, folder)
 
 

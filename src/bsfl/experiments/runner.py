@@ -6,7 +6,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -55,55 +55,89 @@ def run_scenario(
             another backend, such as a Dask or Ray cluster; they need not see the folder.
         progress: Whether to show progress.
     """
-    if not isinstance(scenario, Scenario):
-        raise InvalidInput(
-            f"scenario must be a Scenario (see read_scenario), got {short(scenario)}"
-        )
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0 or jobs < -1:
-        raise InvalidInput(f"jobs must be -1 or a whole number of at least 1, got {short(jobs)}")
-    if not scenario.policies:
-        raise InvalidInput(f"{scenario.name}: there must be at least one policy")
-    n_seeds = scenario.seeds if seeds is None else natural("seeds", seeds)
-    results = Results(Path(folder).absolute(), scenario, n_seeds)
-    missing = results.missing()
-    workers = xla_threads()
-    if scenario.learning and "jax" in scenario.learning.packages:
-        keep_programs(workers)
-    if missing:
-        dry_run(scenario)
-    results.write_manifest()
-    for path in (results.path(*run) for run in missing):
-        if path.exists():
-            _LOG.warning("%s is damaged; it is run again", path)
-    if missing:
-        complete(results, missing, workers, jobs, progress=progress)
+    [results] = run_scenarios({Path(folder): scenario}, seeds=seeds, jobs=jobs, progress=progress)
     return results
 
 
+def run_scenarios(
+    scenarios: Mapping[Path, Scenario],
+    *,
+    title: str = "",
+    seeds: int | None = None,
+    jobs: int = -1,
+    progress: bool = False,
+) -> list[Results]:
+    """Run what is missing of several scenarios, by folder, in the same processes.
+
+    Args:
+        scenarios: What to run in each folder.
+        title: Title of the progress; "": the name of the first scenario.
+        seeds, jobs, progress: As for run_scenario.
+    """
+    for scenario in scenarios.values():
+        if not isinstance(scenario, Scenario):
+            raise InvalidInput(
+                f"scenario must be a Scenario (see read_scenario), got {short(scenario)}"
+            )
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0 or jobs < -1:
+        raise InvalidInput(f"jobs must be -1 or a whole number of at least 1, got {short(jobs)}")
+    found: list[Results] = []
+    missing: list[tuple[Results, str, int]] = []
+    workers = xla_threads()
+    for folder, scenario in scenarios.items():
+        if not scenario.policies:
+            raise InvalidInput(f"{scenario.name}: there must be at least one policy")
+        n_seeds = scenario.seeds if seeds is None else natural("seeds", seeds)
+        results = Results(folder.absolute(), scenario, n_seeds)
+        own = [(results, *run) for run in results.missing()]
+        if scenario.learning and "jax" in scenario.learning.packages:
+            keep_programs(workers)
+        if own:
+            dry_run(scenario)
+        results.write_manifest()
+        for path in (results.path(label, index) for _, label, index in own):
+            if path.exists():
+                _LOG.warning("%s is damaged; it is run again", path)
+        found.append(results)
+        missing += own
+    if missing:
+        n_before = sum(len(results.runs()) for results in found) - len(missing)
+        title = title or found[0].scenario.name
+        complete(title, missing, n_before, workers, jobs, progress=progress)
+    return found
+
+
 def complete(
-    results: Results, missing: list[tuple[str, int]], workers: int, jobs: int, *, progress: bool
+    title: str,
+    missing: list[tuple[Results, str, int]],
+    n_before: int,
+    workers: int,
+    jobs: int,
+    *,
+    progress: bool,
 ) -> None:
     """Run what is missing and write each run when it is finished."""
-    scenario = results.scenario
-    names = [f"{label}, seed {scenario.first_seed + index}" for label, index in missing]
+    names = [f"{label}, seed {one.scenario.first_seed + index}" for one, label, index in missing]
     n_workers = optional_module("joblib").effective_n_jobs(jobs)
-    meter = Meter(scenario.name, names, len(results.runs()) - len(missing), n_workers)
-    calls = [(scenario, *run, workers, os.getpid()) for run in missing]
+    meter = Meter(title, names, n_before, n_workers)
+    calls = [(one.scenario, *run, workers, os.getpid()) for one, *run in missing]
+    folder = os.path.commonpath([one.folder for one, *_ in missing])
     try:
         with (
             shown(meter) if progress else nullcontext(),
             closing(unordered_results(run_one, calls, jobs=jobs)) as finished,
         ):
             for i, run in finished:
-                results.write(*missing[i], run)
+                results, label, index = missing[i]
+                results.write(label, index, run)
                 meter.finished(names[i])
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted: {meter.so_far()} are in {results.folder}; the same command resumes"
+            f"interrupted: {meter.so_far()} are in {folder}; the same command resumes"
         ) from None
     except WorkerDied as error:
         raise WorkerDied(
-            f"{error}; {meter.so_far()} are in {results.folder}, without {'; '.join(meter.left)}. "
+            f"{error}; {meter.so_far()} are in {folder}, without {'; '.join(meter.left)}. "
             "The same command resumes"
         ) from error
 

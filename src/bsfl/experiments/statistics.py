@@ -69,6 +69,33 @@ def prediction_interval(values: npt.ArrayLike) -> Interval:
     return Interval(confidence.mean, confidence.mean - half, confidence.mean + half)
 
 
+def ratio_interval(values: npt.ArrayLike) -> Interval:
+    """Return the geometric mean of ratios, and the 95 % prediction interval of the next one.
+
+    Both are computed on the log scale, so no end is negative.
+
+    >>> ratio_interval([0.5, 2.0]).mean, ratio_interval([0.1, 0.2, 0.4]).low
+    (1.0, 0.0063...)
+    """
+    logs = prediction_interval(np.log(np.asarray(values, dtype=np.float64)))
+    return Interval(*np.exp([logs.mean, logs.low, logs.high]).tolist())
+
+
+def count_interval(values: npt.ArrayLike) -> Interval:
+    """Return the mean of counts, or of multiples of them, and the 95 % prediction interval.
+
+    The interval is computed on the scale of the square root, on which counts vary alike whatever
+    their mean is, and which has room for 0; no end is negative.
+
+    >>> count_interval([1.0, 1.0]), count_interval([0.0, 0.0, 1.0]).low
+    (Interval(mean=1.0, low=1.0, high=1.0), 0.0)
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    roots = prediction_interval(np.sqrt(numbers))
+    low = roots.low if math.isnan(roots.low) else max(roots.low, 0.0)
+    return Interval(float(numbers.mean()), low**2, roots.high**2)
+
+
 def significantly_best(values: Mapping[int, FloatArray], *, better: str | None) -> int | None:
     """Return which of several sets of numbers, one for each seed, is significantly the best.
 

@@ -25,23 +25,6 @@ with optional_imports():
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A part of the page alone, such as one with its own controls.
-
-    Attributes:
-        question: The question that it answers; its heading.
-        html: Its content; text from outside must have been through bsfl.frame.text.
-        plots: Drawn below that.
-        script: JavaScript that runs when the whole page is loaded.
-    """
-
-    question: str
-    html: str
-    plots: Sequence[Plot] = ()
-    script: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The results of a study.
 
@@ -49,11 +32,10 @@ class Report:
         title: The question.
         numbers: All numbers as plain data.
         headline: The results, one sentence each; the first is the most important.
-        code: Lines to paste, for Markdown and terminal; a page has them in a section.
+        code: Lines to paste.
         tables: For page, Markdown and terminal.
         terminal_tables: Tables for the terminal instead, where `tables` are too wide for it.
         plots: For the page and as files.
-        sections: Parts of the page alone, between headline and tables.
         details: Plain data that the page shows at its end, by title.
     """
 
@@ -64,7 +46,6 @@ class Report:
     tables: Sequence[Table] = ()
     terminal_tables: Sequence[Table] | None = None
     plots: Sequence[Plot] = ()
-    sections: Sequence[Section] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_markdown(self) -> str:
@@ -75,11 +56,7 @@ class Report:
 
     def page(self) -> str:
         """Return everything as one page, with the scripts that draw its plots."""
-        parts = [
-            f"<h2>{text(section.question)}</h2>{section.html}"
-            + "".join(map(figures_plotly.figure, section.plots))
-            for section in self.sections
-        ]
+        parts = [f"<pre>{text(self.code)}</pre>"] if self.code else []
         for i, table in enumerate(self.tables):
             is_titled = table.title == self.title  # the page says it already
             parts.append(html_table(replace(table, title="") if is_titled else table, f"table-{i}"))
@@ -89,13 +66,8 @@ class Report:
         for name, content in self.details.items():
             plain = f"<pre>{text(json.dumps(content, indent=2))}</pre>"
             parts.append(f"<details><summary>{text(name)}</summary>{plain}</details>")
-        scripts = [figures_plotly.library(), asset("figures.js")] if self.all_plots() else []
-        scripts += [section.script for section in self.sections if section.script]
+        scripts = [figures_plotly.library(), asset("figures.js")] if self.plots else []
         return page(self.title, "".join(parts), headline=self.headline, scripts=scripts)
-
-    def all_plots(self) -> list[Plot]:
-        """Return the plots of the page, in its order."""
-        return [*(plot for section in self.sections for plot in section.plots), *self.plots]
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, each in one step."""
@@ -104,7 +76,7 @@ class Report:
             numbers = json.dumps(self.numbers, indent=2) + "\n"
             replace_file(folder / "summary.json", numbers.encode())
             replace_file(folder / "report.md", self.to_markdown().encode())
-            for plot in self.all_plots():
+            for plot in self.plots:
                 if plot.has_file:
                     figures_matplotlib.save(plot, folder)
             replace_file(folder / "report.html", self.page().encode())

@@ -38,8 +38,8 @@ def file_path(path: object) -> Path:
 
 
 @contextmanager
-def open_rows(path: Path) -> Iterator[tuple[list[str], Iterator[Cells]]]:
-    """Open a CSV with a header: its column names, and its rows, each with as many cells."""
+def open_rows(path: Path) -> Iterator[tuple[list[str], Iterator[Cells], str]]:
+    """Open a CSV with a header: its column names, its rows with as many cells, its delimiter."""
     try:
         with open_csv(path, errors="surrogateescape", max_bytes=MAX_CSV_BYTES) as file:
             lines = _text_lines(path, file)
@@ -47,7 +47,7 @@ def open_rows(path: Path) -> Iterator[tuple[list[str], Iterator[Cells]]]:
             delimiter = max(DELIMITERS, key=header.count)
             reader = csv.reader(chain([header], lines), delimiter=delimiter)
             names = [name.strip() for name in next(reader, [])]
-            yield names, _rows(path, reader, len(names))
+            yield names, _rows(path, reader, len(names)), delimiter
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {reason(error)}") from None
     except csv.Error as error:
@@ -92,7 +92,7 @@ def read_numbers(
         layouts: Names of the other columns, all of them numbers.
         limits: Smallest and largest number that is taken.
     """
-    with open_rows(path) as (names, rows):
+    with open_rows(path) as (names, rows, _):
         columns = tuple(names[1:])
         if names[:1] not in (["client"], ["client_id"]) or columns not in layouts:
             raise InvalidInput(

@@ -25,7 +25,7 @@ from bsfl.simulation.latency import (
     lognormal,
     shifted_exponential,
 )
-from bsfl.simulation.response_log import Columns, has_responses, read_csv
+from bsfl.simulation.response_log import CsvFormat, has_responses, read_csv
 from bsfl.types import LATENCY_RANGE, OK, BoolArray, FloatArray, Rng
 
 Range = tuple[float, float]
@@ -233,7 +233,7 @@ def read_trace(path: Path) -> tuple[tuple[str, ...], dict[str, FloatArray]]:
     columns: tuple[str, ...] = LATENCY
     rows: dict[str, list[list[float]]] = {}
     if has_responses(path):
-        for row in read_csv(path, Columns()):
+        for row in read_csv(path, CsvFormat()).rows:
             seconds = row.latency_s if row.outcome == OK else LATENCY_RANGE[1]
             rows.setdefault(row.client, []).append([seconds])
     else:

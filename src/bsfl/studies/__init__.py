@@ -6,7 +6,6 @@ STUDIES: Registry[type] = Registry(
     "study",
     {
         "leaderboard": "bsfl.studies.leaderboard:Leaderboard",
-        "advise": "bsfl.studies.advice:Advice",
         "scenario": "bsfl.studies.paper:ScenarioStudy",
         "generalization": "bsfl.studies.paper:Generalization",
         "annealing": "bsfl.studies.annealing:Annealing",

@@ -1,7 +1,6 @@
 """A study: a question, the runs that answer it, and the report of their results."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,8 +18,6 @@ from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.types import IntArray, RoundRecord
 
-Steps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
@@ -31,17 +28,12 @@ class Effort:
         quick: Whether to run a small version.
         jobs: Number of processes; -1: one per core.
         progress: Whether to show the progress of runs.
-        steps: Shows the progress of a number of steps under a title; yields the function to call
-            after each step.
-        say: Prints a line immediately.
     """
 
     seeds: int | None = None
     quick: bool = False
     jobs: int = -1
     progress: bool = False
-    steps: Steps = lambda *_: nullcontext(lambda: None)
-    say: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
         optional_module("joblib")  # fail before any run starts

@@ -6,8 +6,8 @@ import pytest
 from fake_federation import train
 from fake_grid import RAISED, fleet
 
+from bsfl.advisor import read_log
 from bsfl.integrations.flower import Participation, write_latencies
-from bsfl.studies.advice.log import read_log
 
 
 def test_summaries_of_a_round_and_of_each_client():

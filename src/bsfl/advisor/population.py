@@ -1,4 +1,4 @@
-r"""Fleets resampled from the responses of their clients; with few responses by empirical Bayes.
+r"""Clients resampled from their responses; with few responses by empirical Bayes.
 
     ln tau = mu_k + sigma_k e,   lost with probability p_k
 
@@ -24,7 +24,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from bsfl.simulation.latency import Limit, Phase
+from bsfl.random import stream
+from bsfl.simulation import SimulatedClients
+from bsfl.simulation.availability import Availability
+from bsfl.simulation.latency import Sampled
 from bsfl.types import FloatArray, IntArray, Rng
 
 STRENGTHS = np.geomspace(0.25, 256.0, 41)
@@ -42,54 +45,6 @@ FEW = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resampled:
-    """Latencies drawn from the responses of clients, with one seed.
-
-    Attributes:
-        mu, sigma: Mean and standard deviation of ln tau, of every client.
-        lost: Probability that a response is lost.
-        shapes: Standardised responses of all clients, one client after another.
-        starts, counts: Where those of each client begin, and how many there are.
-        own: Probability that a client is drawn from its own responses.
-    """
-
-    mu: FloatArray
-    sigma: FloatArray
-    lost: FloatArray
-    shapes: FloatArray
-    starts: IntArray
-    counts: IntArray
-    own: FloatArray
-
-    @property
-    def n_clients(self) -> int:
-        return len(self.mu)
-
-    def draw(self, t: int, rng: Rng) -> FloatArray:
-        is_own, place, luck = rng.random((3, self.n_clients))
-        own = is_own < self.own
-        start, count = np.where(own, self.starts, 0), np.where(own, self.counts, len(self.shapes))
-        e = self.shapes[start + (place * count).astype(np.int64)]
-        return np.where(luck < self.lost, np.inf, np.exp(self.mu + self.sigma * e))
-
-    def mean_inverse(self, t: int, low: Limit, high: Limit) -> FloatArray:
-        """Return E[1 / clip(tau, low, high)] over own responses and those of all clients."""
-        low, high = (np.broadcast_to(limit, self.n_clients) for limit in (low, high))
-        found = np.zeros(self.n_clients)
-        for k, (start, count, part) in enumerate(
-            zip(self.starts, self.counts, self.own, strict=True)
-        ):
-            for e, weight in ((self.shapes[start : start + count], part), (self.shapes, 1 - part)):
-                if weight > 0:
-                    tau = np.exp(self.mu[k] + self.sigma[k] * e)
-                    found[k] += weight * np.mean(1.0 / np.clip(tau, low[k], high[k]))
-        return np.asarray((1.0 - self.lost) * found + self.lost / high)
-
-    def phase(self, t: int) -> Phase:
-        return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientPosterior:
     """The posterior of all clients, given their responses.
 
@@ -97,7 +52,8 @@ class ClientPosterior:
         mean, variance: Posterior of mu_k.
         sigma2: Posterior mean of sigma_k^2.
         responded, lost: Posterior of 1 - p_k, a beta distribution; lost 0: no response is lost.
-        shapes, starts, counts: Standardised responses, as in Resampled.
+        shapes: Standardised responses of all clients, one client after another.
+        starts, counts: Where those of each client begin, and how many there are.
     """
 
     mean: FloatArray
@@ -109,18 +65,46 @@ class ClientPosterior:
     starts: IntArray
     counts: IntArray
 
-    def sample(self, rng: Rng) -> Resampled:
-        """Return latencies drawn from the posterior."""
-        never = self.lost <= 0
-        lost = rng.beta(np.where(never, 1.0, self.lost), self.responded)
-        return Resampled(
-            mu=rng.normal(self.mean, np.sqrt(self.variance)),
-            sigma=np.sqrt(self.sigma2),
-            lost=np.where(never, 0.0, lost),
-            shapes=self.shapes,
-            starts=self.starts,
-            counts=self.counts,
-            own=np.where(self.counts > 1, self.counts / (self.counts + OWN_SHAPE), 0.0),
+    def sample(self, rng: Rng) -> Sampled:
+        """Return latencies of clients that are drawn from the posterior."""
+        n_clients, sigma, never = len(self.mean), np.sqrt(self.sigma2), self.lost <= 0
+        lost = np.where(never, 0.0, rng.beta(np.where(never, 1.0, self.lost), self.responded))
+        mu = rng.normal(self.mean, np.sqrt(self.variance))
+        own = np.where(self.counts > 1, self.counts / (self.counts + OWN_SHAPE), 0.0)
+
+        def draw(t: int, rng: Rng) -> FloatArray:
+            is_own, place, luck = rng.random((3, n_clients))
+            start = np.where(is_own < own, self.starts, 0)
+            count = np.where(is_own < own, self.counts, len(self.shapes))
+            e = self.shapes[start + (place * count).astype(np.int64)]
+            return np.where(luck < lost, np.inf, np.exp(mu + sigma * e))
+
+        return Sampled(n_clients, draw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResampledClients:
+    """Simulated clients that are consistent with a log: a function of the seed.
+
+    Attributes:
+        posterior: Of the clients, given the log.
+        availability: Which clients are available, as the log records it.
+        fastest_s, deadline_s: The fastest response of the log, and its deadline.
+    """
+
+    posterior: ClientPosterior
+    availability: Availability
+    fastest_s: float
+    deadline_s: float
+
+    def __call__(self, seed: int) -> SimulatedClients:
+        """Return the clients of a seed; seeds differ by what the log leaves open."""
+        return SimulatedClients(
+            latency=self.posterior.sample(stream(seed, "resampled")),
+            tau_min=self.fastest_s,
+            tau_max=self.deadline_s,
+            seed=seed,
+            availability=self.availability,
         )
 
 

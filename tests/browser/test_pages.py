@@ -6,9 +6,9 @@ import pytest
 
 from advice_trials import advice_report
 from bsfl import Observation, Scheduler
-from bsfl.dashboard.page import inspected_page
+from bsfl.dashboard.inspect import inspected_page
 from bsfl.experiments import run_scenario
-from bsfl.frame import SHOWN
+from bsfl.html import SHOWN
 from bsfl.report import scenario_report
 from bsfl.report.plots import COLOURS
 from journal_entries import of_100_000_clients

@@ -34,7 +34,7 @@ def test_the_page_follows_the_journal_and_ids_are_text(path):
     run(scheduler, 8, clients)
     with served(path) as url:
         text, headers = fetch(url)
-        assert "round 8 took" in text
+        assert "Round 8 took" in text
         assert "default-src 'none'; script-src 'sha256-" in text
         assert headers["X-Frame-Options"] == "DENY"
         assert not re.search("https?://", text)
@@ -69,8 +69,8 @@ def test_several_readers_while_rounds_are_written(path):
     with served(path) as url, ThreadPoolExecutor(3) as readers:
         texts = readers.map(fetch, [url] * 30)
         run(scheduler, 50, ["ann", "bob", "cem"])
-        assert all("round" in text for text, _ in texts)
-        assert "round 51 took" in fetch(url)[0]
+        assert all("Round" in text for text, _ in texts)
+        assert "Round 51 took" in fetch(url)[0]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def inspect(
     Example: bsfl inspect server.bsfl --sort timeouts
     """
     with clear_errors():
-        from bsfl.dashboard.page import inspected_page
+        from bsfl.dashboard.inspect import inspected_page
         from bsfl.monitoring import COLUMNS
         from bsfl.scheduler import Scheduler
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bsfl.experiments.statistics import Interval
 from bsfl.experiments.tables import Column, Table
-from bsfl.frame import Markup, data, text
+from bsfl.html import Markup, render
 from bsfl.monitoring.words import seconds
 from bsfl.report import Section
 from bsfl.report.plots import Mark, Panel, Plot, Points, Rule
@@ -238,7 +238,7 @@ def _places(trials: Sequence[Trial]) -> dict[str, Any]:
     return {
         "x": np.array([one.mean("min_participation") for one in trials]),
         "y": np.array([float(one.time_s.mean()) for one in trials]),
-        "names": [Markup("<br>".join(map(text, _lines(one)))) for one in trials],
+        "names": [Markup("<br>").join(_lines(one)) for one in trials],
     }
 
 
@@ -282,14 +282,12 @@ def floor_section(trials: Sequence[Trial], floor: float, same_plan: Sequence[Tri
             for one, random in zip(trials, same_plan, strict=True)
         ],
     }
-    html = (
-        '<p><label for="floor">Every client gets at least '
-        f'<output id="floor-shown">{percent(floor)}</output> of its fair count</label></p>'
-        f'<p><input id="floor" type="range" min="0" max="100" value="{round(100 * floor)}" '
-        'style="width: min(100%, 40rem)"></p><div aria-live="polite">'
-        '<p id="advice-saving"></p><p id="advice-sentence"></p>'  # the headline shows it at first
-        '<p id="advice-warning" class="warn"></p></div>'
-        f'<pre id="advice-code">{text(best.setting.code())}</pre>{data("advice", content)}'
+    html = render(
+        "advice.html",
+        percent=percent(floor),
+        floor=round(100 * floor),
+        code=best.setting.code(),
+        content=content,
     )
     return Section(
         question="How much time does fairness cost?",

@@ -12,6 +12,7 @@ from bsfl.dashboard.follow import Follower
 from bsfl.dashboard.pictures import Estimate
 from bsfl.dashboard.sums import ABANDONED, PENDING, Round, Sums, largest, last_clients
 from bsfl.html import Cell, Column, Markup, asset, page, render, table
+from bsfl.monitoring.effect import Effect
 from bsfl.monitoring.words import figure, named, optional
 from bsfl.types import OK, OUTCOMES, IntArray
 
@@ -39,6 +40,7 @@ class View:
         title: The name of the journal.
         follower: What was read of it.
         estimate: Of random selection; None: too little is known.
+        effect: Of two policies that alternate; None: none do.
         now: Seconds since 1970.
         fault: Why the journal cannot be read; empty if it can.
     """
@@ -46,6 +48,7 @@ class View:
     title: str
     follower: Follower
     estimate: Estimate | None
+    effect: Effect | None
     now: float
     fault: str = ""
 
@@ -72,13 +75,13 @@ def live_page(view: View, parts: dict[str, tuple[str, Markup]], wanted: str = ""
     )
 
 
-def draw(sums: Sums, estimate: Estimate | None) -> dict[str, Markup]:
+def draw(sums: Sums, estimate: Estimate | None, effect: Effect | None) -> dict[str, Markup]:
     """Return the parts that change with the journal alone, by name."""
     return {
         "durations": pictures.durations(sums, estimate),
         "clients": pictures.clients(sums),
         "outcomes": pictures.outcomes(sums),
-        "policy": policy_part(sums),
+        "policy": policy_part(sums, effect),
         "stragglers": stragglers_part(sums),
         "cohorts": cohorts_part(sums),
         "hours": pictures.hours(sums),
@@ -102,7 +105,7 @@ def headline_part(view: View) -> Markup:
         silent_s=silent_s if is_stopped else None,
         usual_s=usual_s,
         estimate=view.estimate,
-        effect=sums.blocks.effect(),
+        effect=view.effect,
         last=last,
         blamed=names_of(sums, blamed),
         outcome=outcome,
@@ -150,9 +153,9 @@ def client_part(sums: Sums, row: int | None, wanted: str = "") -> Markup:
     )
 
 
-def policy_part(sums: Sums) -> Markup:
+def policy_part(sums: Sums, effect: Effect | None) -> Markup:
     """Return what the policy has learned in words, and what it changes where two alternate."""
-    effect, sentences = sums.blocks.effect(), []
+    sentences = []
     for name, value in sums.learned.items():
         which, _, rest = name.partition("_") if effect else ("", "", name)
         words = LEARNED.get(rest, f"{rest.replace('_', ' ')} is {{}}.").format(figure(value))

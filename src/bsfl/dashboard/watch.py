@@ -20,6 +20,7 @@ from bsfl.dashboard.live import View, client_part, draw, headline_part, live_pag
 from bsfl.dashboard.pictures import Estimate
 from bsfl.estimators.random_rounds import random_round_s
 from bsfl.html import Markup
+from bsfl.monitoring.effect import Effect
 from bsfl.validation import in_short
 
 HOST, PORT = "127.0.0.1", 8571
@@ -45,6 +46,7 @@ class Watched:
         self.follower = Follower(path)
         self.follower.update()
         self.estimate: Estimate | None = None
+        self.effect: Effect | None = None
         self.fault = ""
         self._estimated = 0, 0.0  # with so many rounds, and when next at the earliest
         self._drawn: tuple[Any, float] = None, 0.0  # from what, and when next at the earliest
@@ -96,7 +98,9 @@ class Watched:
             state = self.follower.shown.sums.n_entries, self.estimate
             if self._drawn[0] != state and time.monotonic() >= self._drawn[1]:
                 start = time.monotonic()
-                drawn = draw(self.follower.shown.sums, self.estimate)
+                sums = self.follower.shown.sums
+                self.effect = sums.blocks.effect()
+                drawn = draw(sums, self.estimate, self.effect)
                 self._parts = {name: _digested(one) for name, one in drawn.items()}
                 end = time.monotonic()
                 self._drawn = state, end + IDLE_PART * (end - start)
@@ -122,7 +126,8 @@ class Watched:
             return {"html": client_part(sums, int(row) if is_known else None)}
 
     def _view(self) -> View:
-        return View(self.path.name, self.follower, self.estimate, time.time(), self.fault)
+        known = self.estimate, self.effect
+        return View(self.path.name, self.follower, *known, time.time(), self.fault)
 
 
 def _digested(part: Markup) -> tuple[str, Markup]:

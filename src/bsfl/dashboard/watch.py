@@ -138,6 +138,7 @@ class Server(ThreadingHTTPServer):
     """Serves a few connections at a time, each for a short time."""
 
     daemon_threads = True
+    request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, address: tuple[str, int], watched: Watched) -> None:
         self.watched = watched

@@ -49,7 +49,7 @@ class Reader:
         If the last file is gone or was cut, everything is read again.
         """
         end_s = time.monotonic() + span_s
-        files = _files(self._path)
+        files = _files(self._path, self._inode)
         at = [i for i, (_, now) in enumerate(files) if now.st_ino == self._inode]
         if self._inode and (not at or files[at[0]][1].st_size < self._offset):
             self._start()
@@ -94,6 +94,8 @@ class Reader:
                 return
             except InvalidInput as error:
                 fault = in_short(error)
+            except RecursionError:  # of a value that cannot be shown
+                fault = "it is nested too deeply"
         self.n_malformed += 1
         self.fault = f"byte {self._offset:,} of {path.name}: {fault}"
 
@@ -129,9 +131,15 @@ class Follower:
             self.shown = self._whole
 
 
-def _files(path: Path) -> list[tuple[Path, os.stat_result]]:
-    """Return the files of a journal that exist, the oldest first."""
-    found = []
+def _files(path: Path, inode: int = 0) -> list[tuple[Path, os.stat_result]]:
+    """Return the files of a journal that exist, the oldest first.
+
+    If the file that is written has this inode, only that one: looking for older ones takes some ms.
+    """
+    found: list[tuple[Path, os.stat_result]] = []
+    with suppress(FileNotFoundError):
+        if (status := path.stat()).st_ino == inode:
+            return [(path, status)]
     for one in journal_files(path):
         with suppress(FileNotFoundError):  # it has just moved
             found.append((one, one.stat()))

@@ -43,7 +43,7 @@ def durations(sums: Sums, estimate: Estimate | None) -> Markup:
         bars = list(zip(_names(rounds), *columns, strict=True))
         band = [float(axis.at(x)) for x in estimate] if estimate else None
         charts.append((name, axis, bars, band))
-    return render("durations.html", charts=charts, n_rounds=sums.rounds.n, n_bars=N_BARS)
+    return render("durations.html", charts=charts)
 
 
 def outcomes(sums: Sums) -> Markup:

@@ -65,7 +65,7 @@ def test_an_empty_journal_has_a_page():
 def test_the_headline_compares_with_random_selection(estimate, sentence):
     text = headline(summed(*whole(1, [5.0, 10.0])), estimate=estimate)
     assert sentence in text
-    assert ("In simulation the estimate is 1 to 4 % too high" in text) == bool(estimate)
+    assert ("In simulation the estimate is 1 to 4 % too high where" in text) == bool(estimate)
 
 
 @pytest.mark.parametrize(

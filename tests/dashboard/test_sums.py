@@ -91,6 +91,23 @@ def test_a_missing_response_counts_if_the_round_has_waited_for_it_or_none_ever_c
     assert (conditions.n_invited, conditions.target_responses) == (4, 3), "medians"
 
 
+def test_a_missing_response_also_counts_where_late_ones_are_reported_and_it_is_overdue():
+    over_selected = [
+        entry
+        for number in range(1, LAST_COHORTS + 4)
+        for entry in (
+            opened(number, ["a", "b", "c"], target_responses=1),
+            responses(number, {"a": 2.0}),
+            closed(number, 2.0),
+        )
+    ]
+    sums = summed(*whole(99, [1.0, 1.0, 1.0]), *over_selected)
+    assert sums.random_selection()[0].n_misses.tolist() == [0, 0, 0], "it is not known"
+    sums.add(responses(1, {"b": 9.0}, is_late=True))
+    # of 13 rounds the last 10 may still have a response, and b has responded in one of the others
+    assert sums.random_selection()[0].n_misses.tolist() == [0, 2, 3]
+
+
 def test_rounds_that_overlap():
     sums = summed(opened(1, ["a", "b"]), opened(2, ["b", "c"]), responses(2, {"b": 3.0}))
     assert [one.outcome.tolist() for one in sums.open.values()] == [[-1, -1], [0, -1]]

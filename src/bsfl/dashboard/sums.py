@@ -348,16 +348,19 @@ class Sums:
     def _results(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many invitations clients responded to, and how many they missed.
 
-        A round that reached its target has not waited for the others, so that it is not known
-        whether these would have responded, unless they never did.
+        A round that reached its target has not waited for the others. Of these it is known that they
+        missed it if the journal has late responses, but not theirs, or if they have never responded.
         """
-        own = self.clients.table[rows]
-        n_ok = own["n_fresh"].astype(np.int64) + own["n_late"]
-        n_missed = own["n_timeouts"].astype(np.int64) + own["n_failed"] + own["n_silent"]
+        table, own = self.clients.table, self.clients.table[rows]
+        reports_late = bool(table["n_late"].any())
         n_pending = np.zeros(self.clients.n, dtype=np.int64)
-        for one in self.open.values():
+        for one in [*self.open.values(), *(self.cohorts if reports_late else ())]:
             n_pending[one.rows[one.outcome == PENDING]] += 1
-        return n_ok, np.where(n_ok > 0, n_missed, own["n_invited"] - n_pending[rows])
+        n_ok = own["n_fresh"].astype(np.int64) + own["n_late"]
+        n_lost = own["n_timeouts"].astype(np.int64) + own["n_failed"]
+        n_unreported = (own["n_invited"] - n_ok - n_lost - n_pending[rows]).clip(min=0)
+        is_known = (n_ok == 0) | reports_late
+        return n_ok, n_lost + np.where(is_known, n_unreported, own["n_silent"])
 
     def random_selection(self) -> tuple[Observed, Conditions] | None:
         """Return what an estimate of random selection needs; None before the first round."""

@@ -348,8 +348,8 @@ class Sums:
     def _results(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many invitations clients responded to, and how many they missed.
 
-        A round that reached its target has not waited for the others. Of these it is known that they
-        missed it if the journal has late responses, but not theirs, or if they have never responded.
+        A round that reached its target has not waited for the others. They have missed it if the
+        journal has late responses, but not theirs, or if they have never responded.
         """
         table, own = self.clients.table, self.clients.table[rows]
         reports_late = bool(table["n_late"].any())

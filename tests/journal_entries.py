@@ -11,6 +11,7 @@ def responses(number, latency_s, *, outcome=None, is_late=False):
     """Return the entry of results by client."""
     outcomes = outcome or ["ok"] * len(latency_s)
     known = {"kind": "responses", "round": number, "is_late": is_late, "outcome": outcomes}
+    known |= {"dropped": False}
     return known | {"clients": list(latency_s), "latency_s": list(latency_s.values())}
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 VENV = ROOT / ".venv-lower"
-EXTRAS = ("cli", "data", "sim", "plots", "flower", "metrics")
+EXTRAS = ("cli", "data", "sim", "dashboard", "plots", "flower", "metrics")
 TOOLS = ("pytest", "hypothesis")
 """What the tests themselves need; any version."""
 SMOKE = [

@@ -1,7 +1,7 @@
 """A journal that keeps its entries in memory, for tests of what is published."""
 
 from bsfl import Scheduler, UniformRandom
-from bsfl.dashboard.follow import Followed
+from bsfl.dashboard.sums import Sums
 from bsfl.monitoring import Journal
 
 
@@ -30,7 +30,7 @@ class MemoryJournal(Journal):
 
     def followed(self):
         """Return the sums over all entries."""
-        sums = Followed()
+        sums = Sums()
         for entry in self.entries:
             sums.add(entry)
         return sums

@@ -13,6 +13,7 @@ PACKAGES = {
     "cli": ("typer", "rich", "pydantic"),
     "sim": ("joblib", "jax", "jaxlib", "optax", "pydantic", "scipy"),
     "fast": ("numba",),
+    "dashboard": ("jinja2", "markupsafe"),
     "plots": ("matplotlib", "plotly"),
     "data": ("pooch", "requests", "tqdm", "platformdirs"),
     "flower": ("flwr",),

@@ -1,16 +1,21 @@
 """`bsfl watch`: a page that no id and no other site can abuse."""
 
+import json
 import re
+import socket
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from typer.testing import CliRunner
 
 from bsfl import Scheduler, UniformRandom
 from bsfl.cli.app import app
+from bsfl.dashboard import watch
 from memory_journal import run
 from served import served
 
@@ -34,12 +39,20 @@ def test_the_page_follows_the_journal_and_ids_are_text(path):
     run(scheduler, 8, clients)
     with served(path) as url:
         text, headers = fetch(url)
-        assert "round 8 took" in text
+        assert "Round 8 took" in text
         assert "default-src 'none'; script-src 'sha256-" in text
         assert headers["X-Frame-Options"] == "DENY"
         assert not re.search("https?://", text)
         scheduler.select(clients)
         assert "Round 9 has been open" in fetch(url)[0]
+        known = json.loads(fetch(f"{url}/parts")[0])["parts"]
+        have = ",".join(f"{name}:{digest}" for name, (digest, _) in known.items())
+        scheduler.observe(dict.fromkeys(scheduler.pending()[0].pending, 2.0))
+        changed = json.loads(fetch(f"{url}/parts?have={have}")[0])["parts"]
+        assert "Round 9 took 2 s" in changed["headline"][1]
+        assert "hours" not in changed, "it has not changed"
+        rows = [json.loads(fetch(f"{url}/client?row={row}")[0])["html"] for row in ("0", "99", "x")]
+        assert ["was never invited" in row for row in rows] == [False, True, True]
         found, _ = fetch(f"{url}/?client={urllib.parse.quote(NASTY)}")
         assert NASTY not in found
         assert "was never invited.</p>" not in found
@@ -69,8 +82,25 @@ def test_several_readers_while_rounds_are_written(path):
     with served(path) as url, ThreadPoolExecutor(3) as readers:
         texts = readers.map(fetch, [url] * 30)
         run(scheduler, 50, ["ann", "bob", "cem"])
-        assert all("round" in text for text, _ in texts)
-        assert "round 51 took" in fetch(url)[0]
+        assert all("Round" in text for text, _ in texts)
+        assert "Round 51 took" in fetch(url)[0]
+
+
+def test_connections_are_few_and_short(path, monkeypatch):
+    monkeypatch.setattr(watch, "REQUEST_S", 5.0)
+    run(Scheduler(UniformRandom(), cohort_size=2, journal=path), 1, [1, 2, 3])
+    with served(path) as url, ExitStack() as stack:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        idle = [
+            stack.enter_context(socket.create_connection(address, 30))
+            for _ in range(watch.MAX_CONNECTIONS)
+        ]
+        begin = time.monotonic()
+        with pytest.raises(OSError, match="closed|reset"):
+            fetch(url)
+        assert all(one.recv(1) == b"" for one in idle), "cut by the server"
+        assert 1 < time.monotonic() - begin < 30
+        assert "Round 1 took" in fetch(url)[0]
 
 
 @pytest.mark.parametrize(

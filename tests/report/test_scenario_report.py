@@ -33,7 +33,7 @@ def test_the_page_holds_everything_loads_nothing_and_markup_in_names_is_text(res
     assert addresses == [("link", "data:,")], "an empty icon, so that none is asked for"
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert outside.count("<figure ") == 4, "time, regret, participation, speeds"
-    for word in ("virtual seconds", "&quot;n_clients&quot;: 12", "numpy"):
+    for word in ("virtual seconds", "&#34;n_clients&#34;: 12", "numpy"):
         assert word in outside
     assert "<img" not in outside
     assert "&lt;img src=x onerror=alert(1)&gt;" in outside

@@ -36,7 +36,6 @@ def inspect(
     Example: bsfl inspect server.bsfl --sort timeouts
     """
     with clear_errors():
-        from bsfl.dashboard.page import inspected_page
         from bsfl.monitoring import COLUMNS
         from bsfl.scheduler import Scheduler
 
@@ -49,6 +48,8 @@ def inspect(
             if not table:
                 raise InvalidInput(f"no client {client!r} in {file}")
         if html is not None:
+            from bsfl.dashboard.inspect import inspected_page
+
             html.write_text(inspected_page(file.name, scheduler.summary(), table), "utf-8")
             say(f"wrote {html}")
             return
@@ -99,7 +100,8 @@ def watch(
 ) -> None:
     """Show a journal as a live page on this machine.
 
-    The page shows round durations, stragglers and participation. It reads only the journal.
+    The page shows how long rounds take and what random selection would have taken, which clients
+    are slow, unreliable or rarely selected, and what the policy has learned. It only reads.
 
     Example: bsfl watch rounds.jsonl
     """

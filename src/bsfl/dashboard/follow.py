@@ -1,299 +1,146 @@
-"""A journal as it grows: durations, latencies, participation, the last cohorts, open rounds.
+"""Reads a journal as it grows, its last part first."""
 
-Everything is kept in sums by client, so memory grows with the clients, not with the rounds. Rounds
-that were run again after a restart from an older state file are counted twice.
-"""
-
-import math
 import os
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from bsfl.dashboard.sums import Sums
+from bsfl.errors import InvalidInput
+from bsfl.monitoring.journal import entry_of, journal_files
+from bsfl.validation import in_short
 
-from bsfl._core.pool import latency_interval, pooled_variance
-from bsfl.estimators.fairness import gini
-from bsfl.monitoring.journal import Entry, entry_of, journal_files
-from bsfl.validation import LATENCY_RANGE
-
-LAST_ROUNDS, LAST_COHORTS = 300, 10
-"""Rounds whose durations are kept, and cohorts that are."""
-MAX_OPEN = 1000
-"""Open rounds that are followed; beyond it the oldest are dropped."""
-HOURS = 24
-TOGETHER = 0.001
-"""Clients within this part of the slowest latency came last together, as at a deadline."""
-
-
-@dataclass(slots=True)
-class ClientSums:
-    """What a journal says of one client.
-
-    Attributes:
-        n_invited, n_fresh, n_timeouts, n_failed, n_late: Invitations and their results.
-        n_last: Rounds whose last response it was.
-        n_timed, log_s, spread: How many latencies are known, the mean of their logarithms and the
-            sum of squared deviations from it.
-        lost_s: Seconds that rounds would have been shorter without it: for each round that it was
-            the last of, the time since the response before. Clients that come last together share
-            it.
-        last_round: The round in which it was invited last.
-    """
-
-    n_invited: int = 0
-    n_fresh: int = 0
-    n_timeouts: int = 0
-    n_failed: int = 0
-    n_late: int = 0
-    n_last: int = 0
-    n_timed: int = 0
-    log_s: float = 0.0
-    spread: float = 0.0
-    lost_s: float = 0.0
-    last_round: int = 0
-
-    def count(self, outcome: str, latency_s: float | None, *, is_late: bool) -> None:
-        """Count the result of an invitation."""
-        name = {"ok": "n_late" if is_late else "n_fresh", "timeout": "n_timeouts"}.get(outcome)
-        name = name or "n_failed"
-        setattr(self, name, getattr(self, name) + 1)
-        if outcome == "ok" and latency_s is not None:
-            step = math.log(max(float(latency_s), LATENCY_RANGE[0])) - self.log_s
-            self.n_timed += 1
-            self.log_s += step / self.n_timed
-            self.spread += step**2 * (self.n_timed - 1) / self.n_timed
+TAIL_BYTES = 16 * 2**20
+"""How much of a long journal is read before its page is shown; the rest is read meanwhile."""
+MAX_LINE_BYTES = 2**27
+"""A longer line is malformed; one with 10^6 invited clients has about 20 MB."""
+PASS_S = 0.5
+"""How long to read older lines before new ones are looked for."""
+READ = tuple(
+    b'{"v":1,"kind":"%b"' % kind
+    for kind in (b"opened", b"responses", b"closed", b"abandoned", b"forgotten", b"renamed")
+)
+"""How lines begin that are counted; others, such as changes of availability, are skipped."""
 
 
-@dataclass(frozen=True, slots=True)
-class PastRound:
-    """A closed round: its number, how long it took, and the clients that came last."""
-
-    round: int
-    duration_s: float | None
-    last: tuple[Any, ...]
-    n_invited: int
-    n_fresh: int
-
-
-@dataclass(slots=True)
-class OpenRound:
-    """A round that is open: its `opened` entry, and the results so far.
+class Reader:
+    """Reads the files of a journal once, from a place on, also when they are rotated.
 
     Attributes:
-        entry: Its entry; `invited` lists the cohort.
-        outcome, latency_s: Results in the order of the cohort; None: not reported.
-        place: Where each client stands in the cohort.
+        sums: What was read so far.
+        n_malformed, fault: Lines that were ignored because they are malformed, and what is wrong
+            with the last one of them.
+        n_bytes: How much was read.
     """
 
-    entry: Entry
-    outcome: list[str | None]
-    latency_s: list[float | None]
-    place: dict[Any, int]
+    def __init__(self, path: Path, skip: int = 0) -> None:
+        self._path = path
+        self._start(skip)
 
-    @classmethod
-    def of(cls, entry: Entry) -> "OpenRound":
-        """Return a round of which no client has been reported."""
-        clients: list[Any] = entry["invited"]
-        n = len(clients)
-        return cls(entry, [None] * n, [None] * n, dict(zip(clients, range(n), strict=True)))
+    def _start(self, skip: int = 0) -> None:
+        self.sums = Sums()
+        self.n_malformed, self.fault = 0, ""
+        self.n_bytes, self._skip = 0, skip
+        self._inode = self._offset = 0  # of the file that was read last, and how much of it
 
-    @property
-    def pending(self) -> list[Any]:
-        """The clients that have not been reported."""
-        pairs = zip(self.entry["invited"], self.outcome, strict=True)
-        return [client for client, outcome in pairs if outcome is None]
+    def read(self, span_s: float = float("inf")) -> bool:
+        """Read what is new, for a time at most; return whether the end was reached.
 
-
-@dataclass(slots=True)
-class Followed:
-    """Sums over the entries of a journal so far.
-
-    Attributes:
-        clients: By id.
-        rounds: The last closed ones.
-        cohorts: The last closed rounds with their results, as dicts.
-        open: The open rounds by number.
-        n_rounds: How many rounds have closed.
-        n_measured, total_s: How many of them have a known duration, and the sum of these.
-        fair_count: Fair count of a client that was always available.
-        n_available, n_by_hour: Clients that were available, and rounds, by local hour of the day.
-        ended: When the last round closed, in seconds since 1970; None: not known.
-    """
-
-    clients: dict[Any, ClientSums] = field(default_factory=dict)
-    rounds: deque[PastRound] = field(default_factory=lambda: deque(maxlen=LAST_ROUNDS))
-    cohorts: deque[Entry] = field(default_factory=lambda: deque(maxlen=LAST_COHORTS))
-    open: dict[int, OpenRound] = field(default_factory=dict)
-    n_rounds: int = 0
-    n_measured: int = 0
-    total_s: float = 0.0
-    fair_count: float = 0.0
-    n_available: list[int] = field(default_factory=lambda: [0] * HOURS)
-    n_by_hour: list[int] = field(default_factory=lambda: [0] * HOURS)
-    ended: float | None = None
-
-    def add(self, entry: Entry) -> None:
-        """Add an entry; a malformed one is ignored."""
-        add = {
-            "opened": self._opened,
-            "responses": self._responses,
-            "closed": self._closed,
-            "abandoned": self._abandoned,
-            "forgotten": self._forgotten,
-            "renamed": self._renamed,
-        }
-        try:
-            if entry["kind"] in add:
-                add[entry["kind"]](entry)
-        except (KeyError, TypeError, ValueError, OverflowError, OSError):
-            return
-
-    def _of(self, client: Any) -> ClientSums:
-        return self.clients.setdefault(client, ClientSums())
-
-    def _opened(self, entry: Entry) -> None:
-        one, number = OpenRound.of(entry), int(entry["round"])
-        n_available, opened = int(entry["n_available"]), entry.get("time")
-        hour = None if opened is None else time.localtime(opened).tm_hour
-        self.fair_count += min(1.0, entry["target_responses"] / max(n_available, 1))
-        for client in one.place:
-            sums = self._of(client)
-            sums.n_invited += 1
-            sums.last_round = number
-        if hour is not None:
-            self.n_available[hour] += n_available
-            self.n_by_hour[hour] += 1
-        self.open[number] = one
-        while len(self.open) > MAX_OPEN:
-            del self.open[next(iter(self.open))]
-
-    def _responses(self, entry: Entry) -> None:
-        number, is_late = int(entry["round"]), bool(entry["is_late"])
-        results = zip(entry["clients"], entry["outcome"], entry["latency_s"], strict=True)
-        one = self.open.get(number)
-        past = next((x for x in self.cohorts if x["round"] == number), None)
-        for client, outcome, latency_s in results:
-            self._of(client).count(outcome, latency_s, is_late=is_late)
-            if one is not None and client in one.place:
-                at = one.place[client]
-                one.outcome[at], one.latency_s[at] = outcome, latency_s
-            elif past is not None and client in past["invited"]:
-                at = past["invited"].index(client)
-                past["outcome"][at] = "late" if outcome == "ok" else outcome
-                past["latency_s"][at] = latency_s
-
-    def _closed(self, entry: Entry) -> None:
-        one = self.open.pop(int(entry["round"]), None)
-        if one is None:  # its credit was replaced
-            return
-        invited, duration_s = one.entry["invited"], entry["duration_s"]
-        last: tuple[Any, ...] = ()
-        self.n_rounds += 1
-        if duration_s is not None:
-            self.n_measured += 1
-            self.total_s += duration_s
-            last = self._charge(duration_s, one.latency_s, invited)
-        self.ended = entry.get("time", self.ended)
-        n_fresh = one.outcome.count("ok")
-        self.rounds.append(PastRound(entry["round"], duration_s, last, len(invited), n_fresh))
-        results = {"outcome": one.outcome, "latency_s": one.latency_s}
-        closed = {name: entry[name] for name in ("round", "duration_s", "is_discarded")}
-        closed |= {name: entry[name] for name in ("diagnostics", "aggregated")}
-        self.cohorts.append({**one.entry, **closed, **results})
-
-    def _abandoned(self, entry: Entry) -> None:
-        for client in entry["clients"]:
-            for one in self.open.values():
-                at = one.place.get(client)
-                if at is not None and one.outcome[at] is None:
-                    one.outcome[at] = "abandoned"
-
-    def _forgotten(self, entry: Entry) -> None:
-        self._abandoned(entry)
-        for client in entry["clients"]:
-            self.clients.pop(client, None)
-
-    def _renamed(self, entry: Entry) -> None:
-        """Move what is known to the new id; cohorts in the past keep the old one."""
-        was, name = entry["client"], entry["name"]
-        if was in self.clients:
-            self.clients[name] = self.clients.pop(was)
-        for one in self.open.values():
-            if was in one.place:
-                one.place[name] = at = one.place.pop(was)
-                one.entry["invited"][at] = name
-
-    def _charge(
-        self, duration_s: float, latency_s: list[float | None], clients: list[Any]
-    ) -> tuple[Any, ...]:
-        """Charge the seconds that a round waited for its last clients; return those clients."""
-        known = zip(latency_s, clients, strict=True)
-        waited = [(s, client) for s, client in known if s is not None and s <= duration_s]
-        longest = max((s for s, _ in waited), default=0.0)
-        last = [client for s, client in waited if s >= (1 - TOGETHER) * longest]
-        second = max((s for s, _ in waited if s < (1 - TOGETHER) * longest), default=0.0)
-        for client in last:
-            sums = self._of(client)
-            sums.n_last += 1
-            sums.lost_s += (longest - second) / len(last)
-        return tuple(last)
-
-    @property
-    def waiting(self) -> OpenRound | None:
-        """The round that was opened last, if it is open."""
-        return next(reversed(self.open.values()), None)
-
-    @property
-    def mean_s(self) -> float | None:
-        """Mean duration of the rounds in which it is known; None before the first."""
-        return self.total_s / self.n_measured if self.n_measured else None
-
-    def gini(self) -> float:
-        """Return the Gini coefficient of the fresh responses of all invited clients."""
-        return gini(np.array([one.n_fresh for one in self.clients.values()] or [0]))
-
-    def latencies(self) -> dict[Any, tuple[float, float, float]]:
-        """Return median and 80 % interval of the latency of each client that responded.
-
-        The same estimate as in `Scheduler.table`.
+        If the last file is gone or was cut, everything is read again.
         """
-        known = {client: sums for client, sums in self.clients.items() if sums.n_timed}
-        n_timed = np.array([one.n_timed for one in known.values()], dtype=np.int64)
-        mean, spread = (
-            np.array([getattr(one, name) for one in known.values()]) for name in ("log_s", "spread")
-        )
-        columns = latency_interval(n_timed, mean, spread, pooled_variance(n_timed, spread))
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return dict(zip(known, rows, strict=True))
+        end_s = time.monotonic() + span_s
+        files = _files(self._path, self._inode)
+        at = [i for i, (_, now) in enumerate(files) if now.st_ino == self._inode]
+        if self._inode and (not at or files[at[0]][1].st_size < self._offset):
+            self._start()
+            at = []
+        for one, now in files[at[0] if at else 0 :]:
+            if now.st_ino != self._inode:
+                self._inode, self._offset = now.st_ino, 0
+            if self._skip >= now.st_size:
+                self._skip -= now.st_size
+                self._offset = now.st_size
+            elif not self._read_file(one, end_s):
+                return False
+        return True
+
+    def _read_file(self, path: Path, end_s: float) -> bool:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_ino != self._inode:  # it has moved meanwhile
+                return False
+            file.seek(self._offset + self._skip)
+            if self._skip:
+                self._offset, self._skip = self._skip + len(file.readline(MAX_LINE_BYTES)), 0
+            while line := file.readline(MAX_LINE_BYTES):
+                if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+                    return True  # it is being written
+                self._add(line, path)
+                self._offset += len(line)
+                self.n_bytes += len(line)
+                if time.monotonic() > end_s:
+                    return False
+        return True
+
+    def _add(self, line: bytes, path: Path) -> None:
+        if not line.startswith(READ):
+            if line.startswith(b'{"v":1,"kind":"'):
+                return
+            fault = "it does not begin like the line of a journal"
+        elif (entry := entry_of(line)) is None:
+            fault = "it is not JSON"
+        else:
+            try:
+                self.sums.add(entry)
+                return
+            except InvalidInput as error:
+                fault = in_short(error)
+            except RecursionError:  # of a value that cannot be shown
+                fault = "it is nested too deeply"
+        self.n_malformed += 1
+        self.fault = f"byte {self._offset:,} of {path.name}: {fault}"
 
 
 class Follower:
-    """Reads a journal from its beginning, and then what is new, also when it is rotated."""
+    """What a journal holds so far: of a long one its last part, until all of it was read.
+
+    Attributes:
+        shown: What a page shows.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.sums = Followed()
-        self._inode = 0  # of the file that was read last
-        self._offset = 0  # how much of it
+        size = self._size()
+        self._whole = Reader(self.path)
+        self.shown = Reader(self.path, size - TAIL_BYTES) if size > TAIL_BYTES else self._whole
 
-    def update(self) -> Followed:
-        """Read what is new and return the sums; if the last file is gone, all is read again."""
-        files = [(one, one.stat()) for one in journal_files(self.path) if one.exists()]
-        at = [i for i, (_, now) in enumerate(files) if now.st_ino == self._inode]
-        if not at or files[at[0]][1].st_size < self._offset:
-            self.sums, self._offset, at = Followed(), 0, [0]
-        for one, now in files[at[0] :]:
-            if now.st_ino != self._inode:
-                self._inode, self._offset = now.st_ino, 0
-            with one.open("rb") as file:
-                file.seek(self._offset)
-                for line in file:
-                    if not line.endswith(b"\n"):  # it is being written
-                        break
-                    self._offset += len(line)
-                    if (entry := entry_of(line)) is not None:
-                        self.sums.add(entry)
-        return self.sums
+    def _size(self) -> int:
+        return sum(status.st_size for _, status in _files(self.path))
+
+    @property
+    def part_read(self) -> float:
+        """Which part of the journal was read."""
+        return 1.0 if self.shown is self._whole else self._whole.n_bytes / max(self._size(), 1)
+
+    def update(self) -> None:
+        """Read what is new."""
+        self.shown.read()
+
+    def catch_up(self) -> None:
+        """Read older lines for some time, if there are any."""
+        if self.shown is not self._whole and self._whole.read(PASS_S):
+            self.shown = self._whole
+
+
+def _files(path: Path, inode: int = 0) -> list[tuple[Path, os.stat_result]]:
+    """Return the files of a journal that exist, the oldest first.
+
+    If the file that is written has this inode, only that one: looking for older ones takes some ms.
+    """
+    found: list[tuple[Path, os.stat_result]] = []
+    with suppress(FileNotFoundError):
+        if (status := path.stat()).st_ino == inode:
+            return [(path, status)]
+    for one in journal_files(path):
+        with suppress(FileNotFoundError):  # it has just moved
+            found.append((one, one.stat()))
+    return found

@@ -1,321 +1,227 @@
-"""The live page: what a journal holds so far, the most pressing first."""
+"""The live page: what a journal holds so far, in parts that are drawn again when they change."""
 
-import time
-from collections.abc import Iterable, Sequence
-from heapq import nlargest
-from itertools import pairwise
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bsfl.dashboard.cohorts import cohorts
-from bsfl.dashboard.follow import HOURS, ClientSums, Followed, OpenRound
-from bsfl.dashboard.page import cell, client_cell, latency_cell, ratio_cell
-from bsfl.frame import (
-    Bar,
-    Cell,
-    Column,
-    Markup,
-    asset,
-    bars,
-    facts,
-    page,
-    part,
-    spread,
-    table,
-    text,
-)
-from bsfl.monitoring.words import GINI, figure, named, seconds
+from bsfl.dashboard import pictures
+from bsfl.dashboard.cells import cell, client_cell, latency_cell, ratio_cell
+from bsfl.dashboard.follow import Follower
+from bsfl.dashboard.pictures import Estimate
+from bsfl.dashboard.sums import ABANDONED, PENDING, Round, Sums, largest, last_clients
+from bsfl.html import Cell, Column, Markup, asset, page, render, table
+from bsfl.monitoring.effect import Effect
+from bsfl.monitoring.words import figure, named, optional
+from bsfl.types import OK, OUTCOMES, IntArray
 
-SHOWN = 15
-"""Clients that a table shows."""
-RECENT = 50
-"""Rounds that count as recent."""
-OVERDUE = 3.0
-"""A round that takes this many times the mean duration is reported first."""
-MIN_OVERDUE_S = 10.0
-"""Shorter rounds are never overdue."""
-RATIOS = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, np.inf)
-"""Bounds of participation ratios by which clients are counted."""
-FEW_HOURS = 4
-"""Hours of the day with rounds from which availability is drawn by hour."""
-OUTCOMES: dict[Any, str] = {"timeout": "timed out", "failed": "failed"}
-NONE_YET = "<p>No round has closed yet.</p>"
-Latency = tuple[float, float, float]
-"""Median and 80 % interval."""
+SHOWN = 10
+"""Rows of a table."""
+OVERDUE, MIN_OVERDUE_S = 3.0, 10.0
+"""A journal without news for this many mean rounds, and at least these seconds, is reported."""
+LEARNED = {
+    "fairness_exponent": "The fairness exponent is {}: with 0 only speed counts, with larger "
+    "values clients that participate rarely count more.",
+    "value_per_second": "A second of waiting is worth {} responses of a client with its fair "
+    "number of participations.",
+    "alpha": "The weight of participation against speed (alpha) is {}.",
+}
+"""What a policy has learned, in words."""
+UNITS = {"s": ("expected (s)", "worth (s)"), "index": ("speed index", "worth")}
+"""What clients are weighed by, by what that is counted in."""
 
 
-def journal_page(title: str, sums: Followed, wanted: str = "", now: float | None = None) -> str:
-    """Return the page of a journal so far.
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the page is made of.
+
+    Attributes:
+        title: The name of the journal.
+        follower: What was read of it.
+        estimate: Of random selection; None: too little is known.
+        effect: Of two policies that alternate; None: none do.
+        now: Seconds since 1970.
+        fault: Why the journal cannot be read; empty if it can.
+    """
+
+    title: str
+    follower: Follower
+    estimate: Estimate | None
+    effect: Effect | None
+    now: float
+    fault: str = ""
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether there are so many rounds that charts show the last ones or all."""
+        return self.follower.shown.sums.rounds.n > pictures.N_BARS
+
+
+def live_page(view: View, parts: dict[str, tuple[str, Markup]], wanted: str = "") -> Markup:
+    """Return the whole page.
 
     Args:
-        title: Its name.
-        sums: What it holds.
-        wanted: The id of a client to show alone; "": none.
-        now: Seconds since 1970; None: by the clock.
+        view: What it is made of.
+        parts: Digest and content of each part.
+        wanted: The id of a client to show; empty: none.
     """
-    now = time.time() if now is None else now
-    latencies = sums.latencies()
-    sections = {
-        "How long do rounds take?": _times(sums),
-        "Which clients do rounds wait for?": _stragglers(sums, latencies),
-        "How fast are clients?": _speeds(latencies),
-        "Which clients participate?": _participation(sums),
-        "When are clients available?": _hours(sums),
-        "The last cohorts, and why they were selected": cohorts(sums.cohorts) or NONE_YET,
-    }
-    body = _search(sums, latencies, wanted) + _facts(sums, now)
-    body += "".join(f"<h2>{text(question)}</h2>{part}" for question, part in sections.items())
-    headline = [_headline(sums), *_open_rounds(sums, now)]
-    if (one := sums.waiting) is not None and _is_long(sums, now - _opened(one, now)):
-        headline.reverse()  # the most pressing first
-    title = f"The rounds in {title}"
-    return page(title, body, headline=headline, scripts=[asset("live.js")], is_live=True)
-
-
-def _headline(sums: Followed) -> str:
-    """Return how long rounds take, and which clients the last one waited for."""
-    recent = [r for r in list(sums.rounds)[-RECENT:] if r.duration_s is not None]
-    if not recent:
-        return "No round has closed yet."
-    mean, last = sum(r.duration_s or 0.0 for r in recent) / len(recent), sums.rounds[-1]
-    if last.duration_s is None:
-        return (
-            f"Recent rounds take {seconds(mean)}; the duration of round {last.round:,} is unknown."
-        )
-    words = f"Recent rounds take {seconds(mean)}; round {last.round:,} took "
-    words += seconds(last.duration_s)
-    if last.last:
-        words += f" and waited for {_names(last.last)}"
-        results = dict(zip(sums.cohorts[-1]["invited"], sums.cohorts[-1]["outcome"], strict=True))
-        outcomes = {OUTCOMES.get(results.get(client), "") for client in last.last}
-        words += f", which {outcomes.pop()}" if len(outcomes) == 1 and outcomes != {""} else ""
-    return f"{words}."
-
-
-def _names(clients: Sequence[Any], most: int = 3) -> str:
-    """Return the first clients by name, and how many more there are."""
-    known = [f"client {x}" if f"{x}".isdecimal() else named(x) for x in clients[:most]]
-    more = len(clients) - len(known)
-    return ", ".join(known) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _opened(one: OpenRound, now: float) -> float:
-    """Return when a round was opened, in seconds since 1970."""
-    opened = one.entry.get("time")
-    return float(opened) if isinstance(opened, int | float) else now
-
-
-def _open_rounds(sums: Followed, now: float) -> list[str]:
-    """Return which clients the open round waits for; if none is open, that nothing is new."""
-    if (one := sums.waiting) is not None:
-        n, pending = len(one.outcome), one.pending
-        n_others = len(sums.open) - 1
-        words = (
-            f"Round {one.entry['round']:,} has been open for {_ago(now - _opened(one, now))}: "
-            f"{one.outcome.count('ok'):,} of {n:,} clients have responded"
-        )
-        words += f", pending are {_names(pending)}" if pending else ""
-        words += f"; {n_others:,} older rounds are open" if n_others else ""
-        return [f"{words}."]
-    if sums.ended is None or not _is_long(sums, since := now - sums.ended):
-        return []
-    return [
-        f"No new round for {_ago(since)}, although a round takes {seconds(sums.mean_s)} on "
-        "average: training may have ended."
-    ]
-
-
-def _is_long(sums: Followed, span_s: float) -> bool:
-    """Return whether a span of time is much longer than a round."""
-    return sums.mean_s is not None and span_s >= max(OVERDUE * sums.mean_s, MIN_OVERDUE_S)
-
-
-def _ago(span_s: float) -> str:
-    """Return a span of time in one unit.
-
-    >>> _ago(59.6), _ago(600.0), _ago(7300.0), _ago(200000.0)
-    ('60 s', '10 min', '2 h', '2 days')
-    """
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if span_s >= 2 * size:
-            return f"{span_s / size:.0f} {unit}"
-    return f"{max(span_s, 0.0):.0f} s"
-
-
-def _facts(sums: Followed, now: float) -> Markup:
-    worst = max(sums.clients.items(), key=lambda item: item[1].lost_s, default=None)
-    ended = "" if sums.ended is None else f"the last closed {_ago(now - sums.ended)} ago"
-    known = [
-        ("rounds", f"{sums.n_rounds:,}", ended),
-        ("mean round", seconds(sums.mean_s), "over all rounds"),
-        ("clients invited", f"{len(sums.clients):,}", "at least once"),
-        ("Gini of responses", f"{sums.gini():.2f}", GINI),
-    ]
-    if worst and worst[1].lost_s > 0:
-        lost = f"{seconds(worst[1].lost_s)} lost, {_percent(worst[1].lost_s, sums.total_s)}"
-        known.insert(2, ("waited most for", _names([worst[0]]), lost))
-    return facts(known)
-
-
-def _percent(one: float, all_: float) -> str:
-    part = 100 * one / all_ if all_ > 0 else 0.0
-    return f"{part:.0f} %" if part >= 10 else f"{part:.1f} %"
-
-
-def _search(sums: Followed, latencies: dict[Any, Latency], wanted: str) -> str:
-    form = (
-        '<form role="search"><input type="search" id="client" name="client" '
-        f'aria-label="find a client by its id" placeholder="client id" value="{text(wanted)}">'
-        "<button>find</button></form>"
+    sums = view.follower.shown.sums
+    found = client_part(sums, find(sums, wanted), wanted) if wanted else Markup("")
+    title, scripts = f"The rounds in {view.title}", [asset("live.js")]
+    values: dict[str, Any] = {"parts": parts, "wanted": wanted, "found": found}
+    return page(
+        "live.html", title, scripts=scripts, is_live=True, has_spans=view.has_spans, **values
     )
-    line = f'<div class="status"><span class="note" id="live">live</span>{form}</div>'
-    if not wanted:
-        return line
-    client: Any = wanted
-    if client not in sums.clients and wanted.lstrip("-").isdecimal():
-        client = int(wanted)
-    if client not in sums.clients:
-        return f'{line}<p class="warn">{text(wanted)} was never invited.</p>'
-    return line + _clients([(client, sums.clients[client])], sums, latencies, "found")
 
 
-def _clients(
-    which: Iterable[tuple[Any, ClientSums]],
-    sums: Followed,
-    latencies: dict[Any, Latency],
-    name: str,
-) -> Markup:
-    """Return a row for each of some clients."""
+def draw(sums: Sums, estimate: Estimate | None, effect: Effect | None) -> dict[str, Markup]:
+    """Return the parts that change with the journal alone, by name."""
+    return {
+        "durations": pictures.durations(sums, estimate),
+        "clients": pictures.clients(sums),
+        "outcomes": pictures.outcomes(sums),
+        "policy": policy_part(sums, effect),
+        "stragglers": stragglers_part(sums),
+        "cohorts": cohorts_part(sums),
+        "hours": pictures.hours(sums),
+    }
+
+
+def headline_part(view: View) -> Markup:
+    """Return what matters most in words: what is wrong first, then how long rounds take."""
+    reader = view.follower.shown
+    sums, usual_s = reader.sums, reader.sums.recent_s
+    silent_s = view.now - sums.time
+    is_stopped = usual_s is not None and silent_s >= max(OVERDUE * usual_s, MIN_OVERDUE_S)
+    last, waiting = sums.cohorts[-1] if sums.cohorts else None, sums.waiting
+    blamed, outcome = np.zeros(0, dtype=np.int64), None
+    if last is not None:
+        places, _ = last_clients(last)
+        blamed, outcomes = last.rows[places], set(last.outcome[places].tolist())
+        outcome = OUTCOMES[outcomes.pop()] if len(outcomes) == 1 else None
+    return render(
+        "headline.html",
+        silent_s=silent_s if is_stopped else None,
+        usual_s=usual_s,
+        estimate=view.estimate,
+        effect=view.effect,
+        last=last,
+        blamed=names_of(sums, blamed),
+        outcome=outcome,
+        waiting=waiting,
+        pending=waiting and names_of(sums, waiting.rows[waiting.outcome == PENDING]),
+        n_older=len(sums.open) - 1,
+        reader=reader,
+        part_read=view.follower.part_read,
+        now=view.now,
+        fault=view.fault,
+    )
+
+
+def names_of(sums: Sums, rows: IntArray, most: int = 3) -> str:
+    """Return the first clients by name, and how many more there are."""
+    first = [sums.names[row] for row in rows[:most].tolist()]
+    known = [f"client {x}" if f"{x}".isdecimal() else named(x) for x in first]
+    more = len(rows) - len(known)
+    return ", ".join(known) + (f" and {more:,} more" if more else "")
+
+
+def find(sums: Sums, wanted: str) -> int | None:
+    """Return the row of a client by its id as text."""
+    if wanted in sums.index:
+        return sums.index[wanted]
+    is_number = wanted.removeprefix("-").isdecimal() and len(wanted) < 100
+    return sums.index.get(int(wanted)) if is_number else None
+
+
+def client_part(sums: Sums, row: int | None, wanted: str = "") -> Markup:
+    """Return all that is known of one client."""
+    if row is None or not sums.clients.table["n_invited"][row]:
+        return render("client.html", name=wanted, one=None)
+    at = np.array([row])
+    middle, low, high = (float(x[0]) for x in sums.latencies(at))
+    return render(
+        "client.html",
+        name=sums.names[row],
+        row=row,
+        one=sums.clients.table[row],
+        unit=sums.unit,
+        latency=None if math.isnan(middle) else (middle, low, high),
+        ratio=float(sums.ratios(at)[0]),
+        rate=float(sums.response_rates(at)[0]),
+    )
+
+
+def policy_part(sums: Sums, effect: Effect | None) -> Markup:
+    """Return what the policy has learned in words, and what it changes where two alternate."""
+    sentences = []
+    for name, value in sums.learned.items():
+        which, _, rest = name.partition("_") if effect else ("", "", name)
+        words = LEARNED.get(rest, f"{rest.replace('_', ' ')} is {{}}.").format(figure(value))
+        sentences.append(f"The {which} policy: {words}" if which else words)
+    return render("policy.html", sentences=sentences, effect=effect)
+
+
+def stragglers_part(sums: Sums) -> Markup:
+    """Return the clients that rounds wait for, the most costly first."""
+    rows = largest(sums.clients.table["lost_s"], SHOWN)
     columns = [
         Column("client"),
-        Column("seconds lost", about="how much shorter all rounds would have been without it"),
-        Column("came last", about="rounds that waited for it to the end"),
+        Column("seconds lost", about="by which its rounds would have been shorter without it"),
+        Column("rounds", about="that it was the last of"),
         Column("latency (s)", about="the median, and the 80 % interval of the next response"),
-        Column("fresh", about="responses that came before their round closed"),
-        Column("timeouts", about="deadlines that it missed"),
+        Column("in time", about="responses before their round closed"),
+        Column("timeouts"),
         Column("failures"),
-        Column("late", about="responses that came after their round had closed"),
-        Column(
-            "participation ratio",
-            about="fresh responses over the fair count of a client that is always available",
-        ),
-        Column("last invited", about="the round"),
+        Column("late", about="responses after their round had closed"),
+        Column("participation ratio", about="responses in time over the fair count"),
     ]
+    cells = []
+    latencies = zip(*map(optional, sums.latencies(rows)), strict=True)
+    ratios = sums.ratios(rows).tolist()
+    for row, latency, ratio in zip(rows.tolist(), latencies, ratios, strict=True):
+        one = sums.clients.table[row]
+        lost_s = float(one["lost_s"])
+        part = f"{figure(lost_s)} ({100 * lost_s / max(sums.total_s, lost_s):.2g} %)"
+        counts = (one[name] for name in ("n_fresh", "n_timeouts", "n_failed", "n_late"))
+        middle = [Cell(part, lost_s), cell(int(one["n_last"])), latency_cell(*latency)]
+        ends = [*(cell(int(n)) for n in counts), ratio_cell(ratio)]
+        cells.append([client_cell(sums.names[row]), *middle, *ends])
+    return table(columns, cells, name="stragglers")
+
+
+def cohorts_part(sums: Sums) -> Markup:
+    """Return the open rounds and the last cohorts, the latest first."""
+    shown = [*reversed(sums.open.values())][:SHOWN]
+    rounds = [(one, _members(sums, one), True) for one in shown]
+    rounds += [(one, _members(sums, one), False) for one in reversed(sums.cohorts)]
+    weighed = {one.unit for one, *_ in rounds} & UNITS.keys()
+    return render("cohorts.html", rounds=rounds, weighed=weighed)
+
+
+def _members(sums: Sums, one: Round) -> Markup:
+    """Return the clients of a cohort that took longest, and what they were weighed by."""
+    heads = UNITS.get(one.unit, ())
+    columns = [Column("client"), Column("outcome"), Column("latency (s)"), *map(Column, heads)]
+    slowest = np.argsort(-np.nan_to_num(one.latency_s, nan=math.inf), kind="stable")[:SHOWN]
     rows = []
-    for client, one in which:
-        ratio = one.n_fresh / sums.fair_count if sums.fair_count else None
-        counts = (one.n_fresh, one.n_timeouts, one.n_failed, one.n_late)
-        rows.append(
-            [
-                client_cell(client),
-                Cell(f"{figure(one.lost_s)} ({_percent(one.lost_s, sums.total_s)})", one.lost_s),
-                cell(one.n_last),
-                latency_cell(*latencies.get(client, (None, None, None))),
-                *map(cell, counts),
-                ratio_cell(ratio),
-                cell(one.last_round),
-            ]
-        )
-    return table(columns, rows, name=name)
+    for place in slowest.tolist():
+        row = int(one.rows[place])
+        known = sums.clients.table[row]
+        words = _outcome(int(one.outcome[place]), is_late=bool(one.is_late[place]))
+        numbers: list[Any] = [float(one.latency_s[place])]
+        if heads:
+            is_known = known["why_round"] == one.number
+            numbers += [float(known[x]) if is_known else math.nan for x in ("expected", "worth")]
+        cells = [cell(None if math.isnan(x) else x) for x in numbers]
+        rows.append([client_cell(sums.names[row]), Cell(words, words), *cells])
+    more = len(one.rows) - len(rows)
+    note = f"{more:,} more clients responded faster." if more else ""
+    return table(columns, rows, note=note, name=f"cohort-{one.number}")
 
 
-def _times(sums: Followed) -> str:
-    """Return the durations of the last rounds, drawn as bars."""
-    known = [r for r in sums.rounds if r.duration_s is not None]
-    if not known:
-        return NONE_YET
-    drawn = [
-        Bar(
-            r.duration_s,
-            f"round {r.round:,}: {seconds(r.duration_s)}, {r.n_fresh} of {r.n_invited} responded"
-            + (f", waited for {_names(r.last)}" if r.last else ""),
-            is_marked=r.n_fresh < r.n_invited,
-        )
-        for r in known
-    ]
-    ends = f"round {known[0].round:,}", f"round {known[-1].round:,}"
-    key = (
-        '<p class="note"><span class="key">all invited clients responded in time</span> &nbsp; '
-        '<span class="key marked">some did not</span></p>'
-    )
-    return bars(drawn, unit=" s", ends=ends) + key
-
-
-def _stragglers(sums: Followed, latencies: dict[Any, Latency]) -> str:
-    worst = nlargest(SHOWN, sums.clients.items(), key=lambda item: item[1].lost_s)
-    worst = [(client, one) for client, one in worst if one.lost_s > 0]
-    if not worst:
-        return NONE_YET
-    note = (
-        "Seconds lost: the time between a client's response and the one before, in all rounds that "
-        "waited for it; clients that come last together share it."
-    )
-    return _clients(worst, sums, latencies, "stragglers") + f'<p class="note">{note}</p>'
-
-
-def _speeds(latencies: dict[Any, Latency]) -> str:
-    """Return how fast clients are, and the slowest with their intervals."""
-    if not latencies:
-        return NONE_YET
-    medians = [middle for middle, _, _ in latencies.values()]
-    half, nine, all_ = (float(np.percentile(medians, q)) for q in (50, 90, 100))
-    slowest = nlargest(SHOWN, latencies.items(), key=lambda item: item[1][0])
-    least, most = min(low for _, (_, low, _) in slowest), max(high for _, (_, _, high) in slowest)
-    columns = [Column("client"), Column("80 % of responses"), Column("latency (s)")]
-    rows = []
-    for client, (middle, low, high) in slowest:
-        drawn = Cell(spread(low, middle, high, least=least, most=most), high - low)
-        rows.append([client_cell(client), drawn, latency_cell(middle, low, high)])
-    words = (
-        f"Of the {len(latencies):,} clients that have responded, 50 % have a median latency of at "
-        f"most {seconds(half)}, 90 % of at most {seconds(nine)}; the slowest has {seconds(all_)}."
-    )
-    scale = (
-        f"The slowest {len(rows)}; the upright mark is the median, and the scale is logarithmic, "
-        f"{figure(least)} to {seconds(most)}."
-    )
-    shown = table(columns, rows, name="speeds")
-    return f'<p>{text(words)}</p><div class="narrow">{shown}</div><p class="note">{text(scale)}</p>'
-
-
-def _participation(sums: Followed) -> str:
-    if not sums.fair_count:
-        return NONE_YET
-    ratios = np.array([one.n_fresh / sums.fair_count for one in sums.clients.values()])
-    counts, _ = np.histogram(ratios, RATIOS)
-    names = [f"{low:g} to {high:g}" for low, high in pairwise(RATIOS[:-1])]
-    most = max(counts.max(), 1)
-    rows = []
-    for i, (name, n) in enumerate(zip([*names, f"above {RATIOS[-2]:g}"], counts, strict=True)):
-        fair = " (fair)" if RATIOS[i] <= 1.0 < RATIOS[i + 1] else ""
-        rows.append([Cell(name + fair, i), Cell(part(n / most, f"{n:,}"), int(n))])
-    note = (
-        "Participation ratio: fresh responses over the fair count of a client that was always "
-        "available. A client that was unavailable in some rounds has a lower one; clients that "
-        "were never invited are not counted."
-    )
-    shown = table([Column("participation ratio"), Column("clients")], rows, name="ratios")
-    return f'<div class="narrow">{shown}</div><p class="note">{text(note)}</p>'
-
-
-def _hours(sums: Followed) -> str:
-    """Return how many clients were available, by hour of the day."""
-    n_hours, n_rounds = sum(n > 0 for n in sums.n_by_hour), sum(sums.n_by_hour)
-    if not n_hours:
-        return "<p>The journal has no times.</p>"
-    if n_hours < FEW_HOURS:
-        usual = sum(sums.n_available) / n_rounds
-        return (
-            f"<p>{text(figure(usual))} clients were available in a round, on average. The day is "
-            f"drawn here when {FEW_HOURS} of its hours have rounds.</p>"
-        )
-    drawn = []
-    for hour in range(HOURS):
-        n = sums.n_by_hour[hour]
-        mean = sums.n_available[hour] / n if n else None
-        about = f"{hour}:00 to {hour + 1}:00: "
-        about += "no round" if mean is None else f"{figure(mean)} available, {n:,} rounds"
-        drawn.append(Bar(mean, about))
-    note = "Mean number of available clients, by the clock of this machine."
-    return bars(drawn, ends=("0:00", "24:00")) + f'<p class="note">{note}</p>'
+def _outcome(outcome: int, *, is_late: bool) -> str:
+    if outcome == OK:
+        return "late" if is_late else "in time"
+    return {PENDING: "pending", ABANDONED: "abandoned"}.get(outcome) or OUTCOMES[outcome]

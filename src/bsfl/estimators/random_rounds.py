@@ -59,45 +59,64 @@ def random_round_s(
     clients: their medians and response rates are drawn given the observed responses. None: fewer
     than two clients have responded.
     """
-    seen: BoolArray = observed.n_timed > 0
-    if np.count_nonzero(seen) < 2:
+    if np.count_nonzero(observed.n_timed) < 2:
         return None
     rng = stream(seed, "random-rounds")
-    means = np.sort([_mean_round_s(observed, seen, conditions, rng) for _ in range(N_POPULATIONS)])
+    means = np.sort([_mean_round_s(observed, conditions, rng) for _ in range(N_POPULATIONS)])
     low, high = np.quantile(means, [0.025, 0.975])
     return float(means.mean()), float(low), float(high)
 
 
-def _mean_round_s(
-    observed: Observed, seen: BoolArray, conditions: Conditions, rng: np.random.Generator
-) -> float:
-    """Return the mean duration of rounds with one plausible population."""
-    n_timed, spread = observed.n_timed[seen], observed.spread[seen]
-    freedom = np.maximum(n_timed - 1, 0)
-    variance = (PRIOR_FREEDOM * PRIOR_VARIANCE + spread.sum()) / (PRIOR_FREEDOM + freedom.sum())
-    own = SHRINKAGE * variance + spread
-    sigma = np.sqrt(own / (SHRINKAGE + freedom))
-    median = observed.log_latency[seen] + rng.standard_normal(len(sigma)) * sigma / np.sqrt(n_timed)
-    responds = _response_rates(observed, rng)
-    n_unseen = max(conditions.n_available - len(responds), 0) + np.count_nonzero(~seen)
-    like = rng.integers(len(median), size=n_unseen)
-    median, sigma = np.append(median, median[like]), np.append(sigma, sigma[like])
-    rate = np.concatenate(
-        [responds[seen], responds[~seen], rng.choice(responds, n_unseen - np.count_nonzero(~seen))]
-    )
-    n = min(conditions.n_invited, len(median))
-    cohorts = rng.random((N_ROUNDS, len(median))).argpartition(n - 1, axis=1)[:, :n]
-    latency = np.exp(median[cohorts] + sigma[cohorts] * rng.standard_normal(cohorts.shape))
-    latency[rng.random(cohorts.shape) > rate[cohorts]] = np.inf
+def _mean_round_s(observed: Observed, conditions: Conditions, rng: np.random.Generator) -> float:
+    """Return the mean duration of rounds with one plausible population.
+
+    Only clients that are in a cohort get a median and a response rate, so a large population costs
+    little more than a small one.
+    """
+    n_invited_before = len(observed.n_timed)
+    cohorts = _cohorts(max(conditions.n_available, n_invited_before), conditions.n_invited, rng)
+    members, place = np.unique(cohorts, return_inverse=True)
+    place = place.reshape(cohorts.shape)
+    like = rng.integers(n_invited_before, size=len(members))
+    client = np.where(members < n_invited_before, members, like)
+    rate = _response_rates(observed, client, rng)
+    seen: BoolArray = observed.n_timed > 0
+    like = rng.choice(np.flatnonzero(seen), size=len(members))
+    client = np.where((members < n_invited_before) & seen[client], client, like)
+    median, sigma = _medians(observed, client, rng)
+    latency = np.exp(median[place] + sigma[place] * rng.standard_normal(place.shape))
+    latency[rng.random(place.shape) > rate[place]] = np.inf
     return float(_durations(latency, conditions).mean())
 
 
-def _response_rates(observed: Observed, rng: np.random.Generator) -> FloatArray:
-    """Return plausible probabilities to respond, shrunk to that of all clients."""
+def _cohorts(n_clients: int, n: int, rng: np.random.Generator) -> IntArray:
+    """Return cohorts of random selection; each permutation of the clients is cut into several."""
+    n = min(n, n_clients)
+    n_cuts = n_clients // n
+    shape = -(-N_ROUNDS // n_cuts), n_clients
+    shuffled = rng.permuted(np.broadcast_to(np.arange(n_clients), shape), axis=1)
+    return shuffled[:, : n_cuts * n].reshape(-1, n)[:N_ROUNDS]
+
+
+def _medians(
+    observed: Observed, client: IntArray, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return a plausible mean and the standard deviation of log latencies of some clients."""
+    freedom = np.maximum(observed.n_timed - 1, 0).sum()
+    total = PRIOR_FREEDOM * PRIOR_VARIANCE + observed.spread.sum()
+    own = SHRINKAGE * total / (PRIOR_FREEDOM + freedom) + observed.spread[client]
+    n_timed = observed.n_timed[client]
+    sigma = np.sqrt(own / (SHRINKAGE + n_timed - 1))
+    noise = rng.standard_normal(len(sigma)) * sigma / np.sqrt(n_timed)
+    return observed.log_latency[client] + noise, sigma
+
+
+def _response_rates(observed: Observed, client: IntArray, rng: np.random.Generator) -> FloatArray:
+    """Return plausible probabilities to respond of some clients, shrunk to that of all."""
     responses, misses = observed.n_responses, observed.n_misses
     usual = (responses.sum() + 1.0) / (responses.sum() + misses.sum() + 1.0)
     prior = PRIOR_INVITATIONS * usual, PRIOR_INVITATIONS * (1.0 - usual) + 1e-9
-    return np.asarray(rng.beta(responses + prior[0], misses + prior[1]))
+    return np.asarray(rng.beta(responses[client] + prior[0], misses[client] + prior[1]))
 
 
 def _durations(latency: FloatArray, conditions: Conditions) -> FloatArray:

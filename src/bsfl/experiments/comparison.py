@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from bsfl.experiments.scenario import Scenario, parse_scenario
 from bsfl.experiments.summary import summarise
 from bsfl.experiments.tables import Table, summary_table
 from bsfl.extras import optional_imports, optional_module
-from bsfl.frame import text
 from bsfl.learning import Task
 from bsfl.policies import POLICIES, Policy
 from bsfl.simulation.clients import SimulatedClients
@@ -202,7 +202,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the headline and the table for a notebook."""
-        return f"<p>{text(self.headline())}</p>{self.table()._repr_html_()}"
+        return f"<p>{escape(self.headline())}</p>{self.table()._repr_html_()}"
 
 
 def _labelled(policies: Any) -> dict[str, Any]:

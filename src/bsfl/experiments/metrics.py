@@ -121,6 +121,7 @@ class PolicyRuns:
         return self.results.records(self.label)
 
 
+Better = Literal["less", "more"]
 Measure = Callable[[PolicyRuns], npt.ArrayLike | None]
 
 
@@ -141,7 +142,7 @@ class Metric:
 
     name: str
     form: str
-    better: Literal["less", "more"] | None
+    better: Better | None
     measure: Measure
     about: str
     wide: str = ""

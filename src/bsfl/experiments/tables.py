@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Self
 
-from bsfl import frame
 from bsfl._core.registry import nearest
 from bsfl.errors import InvalidInput
-from bsfl.experiments.metrics import METRICS, Metric
+from bsfl.experiments.metrics import METRICS, Better, Metric
 from bsfl.experiments.statistics import Interval, significantly_best
 from bsfl.experiments.summary import Summary
 from bsfl.extras import data_frame
@@ -49,14 +48,20 @@ def number(cell: Cell) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(frame.Column):
+class Column:
     """The head of a column, and how its numbers are written.
 
     Attributes:
+        title: What is shown above it.
+        better: Which way is better; None: neither.
+        about: What it is, in a few words.
         form: The format of a number, as for format(); empty: three digits.
         wide: Whether intervals are shown beside their means.
     """
 
+    title: str
+    better: Better | None = None
+    about: str = ""
     form: str = ""
     wide: bool = True
 

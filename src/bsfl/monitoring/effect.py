@@ -108,12 +108,15 @@ def scheduler_effect(engine: Engine) -> Effect:
 
 def journal_effect(journal: str | os.PathLike[str]) -> Effect:
     """Return the effect that the rounds in a journal show."""
-    blocks, names = journal_blocks(read_journal(journal))
-    if not blocks:
+    blocks = JournalBlocks()
+    for entry in read_journal(journal):
+        blocks.add(entry)
+    found = blocks.effect()
+    if found is None:
         raise InvalidInput(
             f"{journal} holds no round that one of two alternating policies selected: {HINT}"
         )
-    return effect_of(blocks, (names.get(0, "the other policy"), names.get(1, "the other policy")))
+    return found
 
 
 @dataclass(slots=True)
@@ -125,43 +128,54 @@ class _Round:
     n_responses: int = 0
 
 
-def journal_blocks(entries: Iterable[Entry]) -> tuple[list[Block], dict[int, str]]:
-    """Return the results of all blocks, and the names of the policies by their places.
+class JournalBlocks:
+    """Collects the blocks of two alternating policies from the entries of a journal.
 
     Late responses count until a round of a later block closes. Of a round that was run again after
     a restart the later entries count.
     """
-    rounds: dict[int, _Round] = {}
-    latest = 0
-    for entry in entries:
+
+    def __init__(self) -> None:
+        self._rounds: dict[int, _Round] = {}
+        self._latest = 0
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
         kind, number = entry["kind"], entry.get("round", 0)
         if kind == "opened" and "arm" in entry:
-            rounds[number] = _Round(entry["arm"])
-        one = rounds.get(number)
+            self._rounds[number] = _Round(entry["arm"])
+        one = self._rounds.get(number)
         if one is None:
-            continue
+            return
         if kind == "closed":
-            latest = one.arm["block"]
+            self._latest = one.arm["block"]
             if entry.get("duration_s") is not None:
                 one.duration_s = entry["duration_s"]
                 one.n_responses += len(entry["aggregated"])
         elif kind == "responses" and entry["is_late"] and not entry["dropped"]:
-            one.n_responses += entry["outcome"].count("ok") * (one.arm["block"] == latest)
-    by_block: dict[int, list[_Round]] = defaultdict(list)
-    for one in rounds.values():
-        if one.arm["counts"] and one.duration_s is not None:
-            by_block[one.arm["block"]].append(one)
-    blocks = [
-        Block(
-            number=number,
-            arm=members[0].arm["which"],
-            n_rounds=len(members),
-            total_s=sum(one.duration_s or 0.0 for one in members),
-            n_responses=sum(one.n_responses for one in members),
-        )
-        for number, members in sorted(by_block.items())
-    ]
-    return blocks, {one.arm["which"]: one.arm["policy"] for one in rounds.values()}
+            one.n_responses += entry["outcome"].count("ok") * (one.arm["block"] == self._latest)
+
+    def effect(self) -> Effect | None:
+        """Return the effect that the rounds show; None: no policies alternate."""
+        if not self._rounds:
+            return None
+        by_block: dict[int, list[_Round]] = defaultdict(list)
+        for one in self._rounds.values():
+            if one.arm["counts"] and one.duration_s is not None:
+                by_block[one.arm["block"]].append(one)
+        blocks = [
+            Block(
+                number=number,
+                arm=members[0].arm["which"],
+                n_rounds=len(members),
+                total_s=sum(one.duration_s or 0.0 for one in members),
+                n_responses=sum(one.n_responses for one in members),
+            )
+            for number, members in sorted(by_block.items())
+        ]
+        names = {one.arm["which"]: one.arm["policy"] for one in self._rounds.values()}
+        other = "the other policy"
+        return effect_of(blocks, (names.get(0, other), names.get(1, other)))
 
 
 def effect_of(blocks: Iterable[Block], policies: tuple[str, str]) -> Effect:

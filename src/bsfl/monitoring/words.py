@@ -47,6 +47,18 @@ def seconds(middle: float | None, low: float | None = None, high: float | None =
     return f"{figure(middle)} s{wide}"
 
 
+def ago(span_s: float) -> str:
+    """Return a span of time in one unit.
+
+    >>> ago(59.6), ago(600.0), ago(7300.0), ago(200000.0)
+    ('60 s', '10 min', '2 h', '2 days')
+    """
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if span_s >= 2 * size:
+            return f"{span_s / size:.0f} {unit}"
+    return f"{max(span_s, 0.0):.0f} s"
+
+
 def optional(values: FloatArray) -> list[Any]:
     """Return numbers as plain lists, None where there is none.
 

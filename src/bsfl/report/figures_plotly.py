@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bsfl.extras import optional_imports
-from bsfl.frame import Markup, data, text
-from bsfl.report.legend_icon import legend_icon
+from bsfl.html import Markup, render
+from bsfl.report.legend_icon import Icon, legend_icon
 from bsfl.report.plots import (
     PLOTLY,
     Bars,
@@ -28,6 +28,7 @@ from bsfl.report.plots import (
 )
 
 with optional_imports():
+    from markupsafe import escape
     from plotly.offline import get_plotlyjs
 
 FEW_NAMES = 10
@@ -45,40 +46,24 @@ def library() -> str:
 
 def figure(plot: Plot) -> Markup:
     """Return a plot as HTML: places for its panels, their data, the legend and the caption."""
-    panels = [draw(plot, panel) | {"config": CONFIG} for panel in plot.panels]
-    many = " many" if len(panels) >= MANY_PANELS else ""
-    places = "".join(
-        f"<div>{_heading(panel)}<div class='panel'></div></div>" for panel in plot.panels
-    )
-    return Markup(
-        f"<figure data-plot='{text(plot.name)}'><div class='panels{many}'>{places}</div>"
-        f"{_legend(plot)}<figcaption>{text(plot.caption)}</figcaption>"
-        f"{data(f'plot-{plot.name}', panels)}</figure>"
+    return render(
+        "figure.html",
+        plot=plot,
+        panels=[draw(plot, panel) | {"config": CONFIG} for panel in plot.panels],
+        is_many=len(plot.panels) >= MANY_PANELS,
+        legend=_legend(plot),
     )
 
 
-def _heading(panel: Panel) -> str:
-    title = f"<b>{text(panel.title)}</b> " if panel.title else ""
-    y = f"<span class='soft'>↑ {text(panel.y)}</span>" if panel.y and panel.has_axes else ""
-    return f"<div class='heading'>{title}{y}</div>" if title or y else ""
-
-
-def _legend(plot: Plot) -> str:
-    """Return a button for every label: it shows and hides its marks in all panels."""
-    marks = [m for panel in plot.panels for m in panel.marks]
+def _legend(plot: Plot) -> list[tuple[str, Icon]]:
+    """Return the labels with their icons: a button shows and hides its marks in all panels."""
     named: dict[str, Mark] = {}
-    for mark in marks:
+    for mark in (mark for panel in plot.panels for mark in panel.marks):
         coloured = isinstance(mark, Points) and mark.value is not None
         if mark.label and not isinstance(mark, Heat | Rule) and not coloured:
             named.setdefault(mark.label, mark)
-    if len(named) < 2:
-        return ""
-    buttons = "".join(
-        f"<button type='button' aria-pressed='true' data-label='{text(mark.label)}'>"
-        f"{legend_icon(mark, plot.look(mark))}{text(mark.label)}</button>"
-        for mark in plot.legend(named.values())
-    )
-    return f"<div class='legend'>{buttons}</div>"
+    marks = plot.legend(named.values()) if len(named) > 1 else []
+    return [(mark.label, legend_icon(mark, plot.look(mark))) for mark in marks]
 
 
 def draw(plot: Plot, panel: Panel) -> dict[str, Any]:
@@ -108,7 +93,7 @@ def draw(plot: Plot, panel: Panel) -> dict[str, Any]:
             "separatethousands": True,
             "exponentformat": "none",
             "visible": panel.has_axes,
-            "title": {"text": text(words), "standoff": 8},
+            "title": {"text": escape(words), "standoff": 8},
         }
         is_log = name in panel.log
         if is_log:
@@ -147,7 +132,7 @@ def _rule(mark: Rule, look: Look) -> dict[str, Any]:
 def _rule_label(mark: Rule, panel: Panel) -> dict[str, Any]:
     along = "x" if mark.is_upright else "y"
     at = math.log10(mark.at) if along in panel.log else mark.at
-    own: dict[str, Any] = {"text": text(mark.label), "showarrow": False, "font": {"size": 11}}
+    own: dict[str, Any] = {"text": escape(mark.label), "showarrow": False, "font": {"size": 11}}
     if mark.is_upright:
         return own | {"x": at, "y": 1, "yref": "paper", "xanchor": "left", "yanchor": "top"}
     return own | {"y": at, "x": 0, "xref": "paper", "xanchor": "left", "yanchor": "bottom"}
@@ -160,7 +145,7 @@ def _numbers(values: Numbers) -> list[float | None]:
 
 def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
     """Return what draws a mark; `place` is its own among the marks of the panel."""
-    name = text(mark.label)
+    name = escape(mark.label)
     common: dict[str, Any] = {"type": "scatter", "name": name, "legendgroup": mark.label}
     width = 3.0 if look.is_ours else 1.8
     own: dict[str, Any]
@@ -183,7 +168,7 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
         case Points():
             size = 20 if mark.is_star else 12 if look.is_ours else 9
             own = {"x": _numbers(mark.x), "y": _numbers(mark.y), "mode": "markers"}
-            own["text"] = [text(word) for word in mark.names] or None
+            own["text"] = [escape(word) for word in mark.names] or None
             own["marker"] = marker | {"size": size if mark.half is None else size // 2 + 1}
             if mark.is_star:
                 own["marker"] |= {"symbol": "star", "line": {"color": "#fff", "width": 1}}
@@ -196,7 +181,7 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
                 own["error_y"] = {"type": "data", "array": half, "thickness": 1, "width": 0}
             return [common | own]
         case Bars():
-            own = {"type": "bar", "x": list(map(text, mark.names)), "y": _numbers(mark.height)}
+            own = {"type": "bar", "x": list(map(escape, mark.names)), "y": _numbers(mark.height)}
             own["marker"] = {"color": look.colour}
             if not mark.is_stacked:
                 own |= {"texttemplate": "%{y:.3s}", "textposition": "auto", "textangle": 0}
@@ -204,7 +189,7 @@ def _traces(mark: Mark, look: Look, place: int) -> list[dict[str, Any]]:
                 own["error_y"] = {"type": "data", "array": _numbers(mark.half)}
             return [common | own]
         case Heat():
-            own = {"x": list(map(text, mark.names)), "y": _numbers(mark.y)}
+            own = {"x": list(map(escape, mark.names)), "y": _numbers(mark.y)}
             own["z"] = [_numbers(row) for row in mark.value]
             scale = {"colorscale": "Viridis", "zmin": 0, "zmax": 3, "showscale": False}
             own["hovertemplate"] = f"%{{x}}, %{{y}}: {name} %{{z:.2f}}<extra></extra>"

@@ -1,8 +1,8 @@
-"""Legend icons: the line and marker of a name in a legend, as SVG."""
+"""Legend icons: the line and marker of a name in a legend, drawn as SVG by figure.html."""
 
 from math import cos, pi, sin
+from typing import NamedTuple
 
-from bsfl.frame import Markup
 from bsfl.report.plots import PLOTLY, Bars, Line, Look, Mark, Points
 
 DASHES = {"solid": "", "dash": "6 3", "dashdot": "6 2 1 2", "dot": "1.5 2.5"}
@@ -21,32 +21,34 @@ SHAPES = {
 }
 
 
-def legend_icon(mark: Mark, look: Look) -> Markup:
+class Icon(NamedTuple):
+    """A line, and a marker: a polygon, or a circle where it has no corners; empty: none."""
+
+    colour: str
+    line_width: float = 0.0
+    dash: str = ""
+    corners: str = ""
+    radius: float = 0.0
+
+
+def legend_icon(mark: Mark, look: Look) -> Icon:
     """Return the icon of a mark."""
-    colour = look.colour
     if isinstance(mark, Bars):
-        return _svg(f'<rect x="9" y="2" width="12" height="12" fill="{colour}"/>')
+        return Icon(look.colour, corners="9,2 21,2 21,14 9,14")
     if isinstance(mark, Points) and mark.is_star:
-        return _svg(_shape("star", colour, 7))
-    parts = ""
+        return Icon(look.colour, corners=_corners("star", 7))
+    icon = Icon(look.colour)
     if isinstance(mark, Line):
-        width = 3 if look.is_ours else 1.8
-        parts = (
-            f'<path d="M0 8H32" stroke="{colour}" stroke-width="{width}" '
-            f'stroke-dasharray="{DASHES[look.dash[PLOTLY]]}"/>'
-        )
-    is_plain = isinstance(mark, Line) and mark.is_grey and not mark.has_markers
-    return _svg(parts if is_plain else parts + _shape(look.marker[PLOTLY], colour, 5))
+        width, dash = 3.0 if look.is_ours else 1.8, DASHES[look.dash[PLOTLY]]
+        icon = icon._replace(line_width=width, dash=dash)
+        if mark.is_grey and not mark.has_markers:
+            return icon
+    shape = look.marker[PLOTLY]
+    return icon._replace(corners=_corners(shape, 5)) if shape in SHAPES else icon._replace(radius=4)
 
 
-def _svg(parts: str) -> Markup:
-    return Markup(f'<svg viewBox="0 0 32 16" aria-hidden="true">{parts}</svg>')
-
-
-def _shape(name: str, colour: str, radius: float) -> str:
-    """Return a marker in the middle; a shape that is not known here is a circle."""
-    if name not in SHAPES:
-        return f'<circle cx="16" cy="8" r="{radius - 1}" fill="{colour}"/>'
+def _corners(name: str, radius: float) -> str:
+    """Return the corners of a marker in the middle of a legend icon."""
     n, first, inner = SHAPES[name]
     steps = range(n) if inner == 1.0 else range(2 * n)
     corners = []
@@ -54,4 +56,4 @@ def _shape(name: str, colour: str, radius: float) -> str:
         angle = first * pi / 2 + 2 * pi * i / len(steps)
         r = radius * (inner if inner != 1.0 and i % 2 else 1.0)
         corners.append(f"{16 + r * cos(angle):.1f},{8 + r * sin(angle):.1f}")
-    return f'<polygon points="{" ".join(corners)}" fill="{colour}"/>'
+    return " ".join(corners)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bsfl import frame, validation
+from bsfl import validation
 from bsfl.experiments.results import alone_in
 from bsfl.experiments.tables import Table, number
 from bsfl.extras import optional_imports
-from bsfl.frame import Cell, Markup, asset, page, text
+from bsfl.html import Cell, Column, Markup, asset, page
+from bsfl.html import table as sortable
 from bsfl.persistence import replace_file
 from bsfl.report.plots import Plot
 
@@ -56,18 +57,22 @@ class Report:
 
     def page(self) -> str:
         """Return everything as one page, with the scripts that draw its plots."""
-        parts = [f"<pre>{text(self.code)}</pre>"] if self.code else []
-        for i, table in enumerate(self.tables):
-            is_titled = table.title == self.title  # the page says it already
-            parts.append(html_table(replace(table, title="") if is_titled else table, f"table-{i}"))
-        for plot in self.plots:
-            heading = f"<h2>{text(plot.question)}</h2>" if plot.question else ""
-            parts.append(heading + figures_plotly.figure(plot))
-        for name, content in self.details.items():
-            plain = f"<pre>{text(json.dumps(content, indent=2))}</pre>"
-            parts.append(f"<details><summary>{text(name)}</summary>{plain}</details>")
+        tables = [
+            html_table(replace(one, title="") if one.title == self.title else one, f"table-{i}")
+            for i, one in enumerate(self.tables)  # the page shows its own title already
+        ]
         scripts = [figures_plotly.library(), asset("figures.js")] if self.plots else []
-        return page(self.title, "".join(parts), headline=self.headline, scripts=scripts)
+        return page(
+            "report.html",
+            self.title,
+            headline=self.headline,
+            scripts=scripts,
+            code=self.code,
+            tables=tables,
+            plots=self.plots,
+            details={name: json.dumps(one, indent=2) for name, one in self.details.items()},
+            figure=figures_plotly.figure,
+        )
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, each in one step."""
@@ -92,4 +97,5 @@ def html_table(table: Table, name: str = "") -> Markup:
         ]
         for i, (texts, row) in enumerate(zip(table.texts(), table.rows, strict=True))
     ]
-    return frame.table(table.columns, rows, caption=table.title, note=table.note, name=name)
+    columns = [Column(one.title, one.better, one.about) for one in table.columns]
+    return sortable(columns, rows, caption=table.title, note=table.note, name=name)

@@ -11,12 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.estimators.fairness import gini, participation
-from bsfl.experiments.metrics import fair_counts, participations
+from bsfl.experiments.metrics import Better, fair_counts, participations
 from bsfl.experiments.reading import read_scenario
 from bsfl.experiments.results import Results
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import Interval, interval
-from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.report.plots import Plot
 from bsfl.studies.study import Effort, table_of

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from bsfl.estimators.fairness import gini, participation
+from bsfl.experiments.metrics import Better
 from bsfl.experiments.results import Records
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.statistics import at_same_gini, interval
-from bsfl.frame import Better
 from bsfl.report.plots import Line, Panel, Plot, curve
 from bsfl.studies.ablations import Ablation, Found, Row, mean
 

@@ -8,13 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from bsfl.estimators.fairness import participation
-from bsfl.experiments.metrics import METRICS
+from bsfl.experiments.metrics import METRICS, Better
 from bsfl.experiments.results import Results
 from bsfl.experiments.runner import run_scenario
 from bsfl.experiments.scenario import Scenario
 from bsfl.experiments.tables import Cell, Column, Table, metric_column
 from bsfl.extras import optional_module
-from bsfl.frame import Better
 from bsfl.report import Report
 from bsfl.types import IntArray, RoundRecord
 

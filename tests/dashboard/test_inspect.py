@@ -1,7 +1,7 @@
 """The page of `bsfl inspect`."""
 
 from bsfl import Observation, Scheduler, UniformRandom
-from bsfl.dashboard.page import inspected_page
+from bsfl.dashboard.inspect import inspected_page
 
 TIMEOUT = Observation(latency_s=60.0, outcome="timeout")
 NASTY = "<script>alert(1)</script>[red]"

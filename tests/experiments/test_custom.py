@@ -287,6 +287,7 @@ def test_clients_keep_their_names_from_the_log_and_the_data(tmp_path):
     assert scenario.learning.partition_kind == "client"
     clients = scenario.simulated_clients(0)
     assert list(clients.ids) == ["phone-0", "phone-1", "phone-2", "phone-3"]
+    assert clients.latencies(1, 0.0).tolist() == [seconds[name] for name in clients.ids]
     found = bsfl.compare("random", scenario, seeds=1, rounds=4, jobs=1, progress=False)
     for row in found.results.to_frame().itertuples():
         assert set(row.cohort) <= set(clients.ids)

@@ -41,6 +41,8 @@ def test_wrong_limits_and_availabilities_are_rejected():
         clients(3.0)
     with pytest.raises(InvalidInput, match="tau_min must be a finite number above 0"):
         clients(0.0)
+    with pytest.raises(InvalidInput, match="ids must name all 3 clients, got 2"):
+        clients(ids=["a", "b"])
     with pytest.raises(InvalidInput, match=r"of the 3 clients, got .* int64 with shape \(3,\)"):
         clients(availability=Numbers()).available(1, 0.0)
     with pytest.raises(InvalidInput, match="describe all 3 clients, got the intervals of 4"):

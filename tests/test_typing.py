@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bsfl.cli.new import write_start
+from bsfl.cli.new import copy_example
 
 USER = '''
 """What a user might write, with types."""
@@ -121,7 +121,7 @@ except BsflError as other:
 def test_public_names_have_types(tmp_path):
     (tmp_path / "user.py").write_text(USER)
     for what, name in (("policy", "LeastSelected"), ("task", "MyTask"), ("scenario", "my-fleet")):
-        write_start(what, name, tmp_path)
+        copy_example(what, name, tmp_path)
     files = sorted(path.name for path in tmp_path.glob("*.py"))
     words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / ".cache")]
     done = subprocess.run([*words, *files], cwd=tmp_path, capture_output=True, text=True)

@@ -222,7 +222,7 @@ def _participation_ratios(of: PolicyRuns) -> FloatArray:
     """Return participations over the fair count, NaN for clients that were hardly available."""
     fair = fair_counts(of.results, of.label)
     enough = fair >= np.minimum(MIN_FAIR_COUNT, fair.max(axis=1, keepdims=True))
-    return participations(of.results, of.label) / np.where(enough, fair, np.nan)
+    return participations(of.results, of.label) / np.where(enough & (fair > 0), fair, np.nan)
 
 
 def _extreme_ratio(find: Callable[..., FloatArray]) -> Measure:
@@ -230,7 +230,7 @@ def _extreme_ratio(find: Callable[..., FloatArray]) -> Measure:
 
     def extreme(of: PolicyRuns) -> FloatArray | None:
         ratios = _participation_ratios(of)
-        return None if np.isnan(ratios).all() else find(ratios, axis=1)
+        return None if np.isnan(ratios).all(axis=1).any() else find(ratios, axis=1)
 
     return extreme
 

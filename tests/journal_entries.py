@@ -25,10 +25,11 @@ def whole(number, latency_s, *, outcome=None, duration_s=None, **more):
     """Return the entries of a round whose clients are named a, b, c, ..."""
     clients = [chr(97 + i) for i in range(len(latency_s))]
     duration_s = duration_s or max(latency_s, default=None)
+    fresh = [client for client, one in zip(clients, outcome or [], strict=False) if one == "ok"]
     return [
         opened(number, clients, **more),
         responses(number, dict(zip(clients, latency_s, strict=True)), outcome=outcome),
-        closed(number, duration_s),
+        closed(number, duration_s, aggregated=clients if outcome is None else fresh),
     ]
 
 

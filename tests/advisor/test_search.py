@@ -140,7 +140,7 @@ def test_large_cohorts_can_be_evaluated_with_every_policy(tmp_path):
     assert min(t.mean("invited") for t in found) >= 1.0
 
 
-DEVICES = Path(__file__).parents[4] / "shared" / "devices" / "fedscale_capacity_20k.csv"
+DEVICES = Path(__file__).parents[3] / "shared" / "devices" / "fedscale_capacity_20k.csv"
 K, M, ROUNDS = 100, 10, 300
 DEADLINES = {"phones": 120.0, "authors-bimodal": 1.0, "flaky": 60.0, "trace": 200.0}
 

@@ -7,8 +7,10 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from bsfl import Scheduler, UniformRandom
 from bsfl.dashboard.sums import LAST_COHORTS, Sums, is_short, last_clients
 from bsfl.errors import InvalidInput
+from bsfl.monitoring import read_journal
 from journal_entries import closed, opened, responses, whole
 
 
@@ -197,3 +199,24 @@ def test_a_large_cohort_takes_no_quadratic_time():
     begin = time.process_time()
     summed(opened(1, latency_s), responses(1, latency_s), closed(1, 1.0))
     assert time.process_time() - begin < 5
+
+
+def test_participations_are_those_of_the_scheduler(tmp_path):
+    """In time and aggregated, late and applied; not late and dropped, nor after its credit went."""
+    for late in ("apply", "drop"):
+        journal = tmp_path / f"{late}.jsonl"
+        scheduler = Scheduler(UniformRandom(), cohort_size=2, late=late, journal=journal)
+        clients = ["ann", "bob", "cem"]  # two of three are needed; all are invited
+        for aggregated in (None, ["ann"], []):
+            cohort = scheduler.select(clients, cohort_size=2, over_selection=1.5)
+            scheduler.observe({"ann": 1.0, "bob": 2.0}, round=cohort)
+            if aggregated is not None:
+                scheduler.close(cohort, aggregated=aggregated)
+            scheduler.observe({"cem": 9.0}, round=cohort)
+        sums = Sums()
+        for entry in read_journal(journal):
+            sums.add(entry)
+        expected = {row["client"]: row["participations"] for row in scheduler.table()}
+        counted = sums.clients.table["n_participations"][sums.invited()]
+        assert dict(zip(sums.names, counted.tolist(), strict=True)) == expected
+        assert expected == {"ann": 2, "bob": 1, "cem": 3 * (late == "apply")}

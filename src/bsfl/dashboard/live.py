@@ -175,7 +175,7 @@ def stragglers_part(sums: Sums) -> Markup:
         Column("timeouts"),
         Column("failures"),
         Column("late", about="responses after their round had closed"),
-        Column("participation ratio", about="responses in time over the fair count"),
+        Column("participation ratio", about="responses that entered the model over the fair count"),
     ]
     cells = []
     latencies = zip(*map(optional, sums.latencies(rows)), strict=True)

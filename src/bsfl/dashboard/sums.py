@@ -33,17 +33,19 @@ TOGETHER = 0.001
 PENDING, ABANDONED = -1, -2
 """Outcomes of an invitation of which nothing was reported; whether it may still be."""
 CLIENT_COUNTS = (
-    "n_invited n_fresh n_late n_timeouts n_failed n_silent n_last n_timed last_round why_round"
+    "n_invited n_fresh n_late n_timeouts n_failed n_silent n_participations n_last n_timed "
+    "last_round why_round"
 )
 CLIENT = np.dtype(
     [(name, np.int32) for name in CLIENT_COUNTS.split()]
     + [(name, np.float64) for name in ["log_s", "spread", "lost_s", "expected", "worth"]]
 )
 """Of each client: invitations and their results (`n_silent`: nothing was reported when a round
-ended short of its target), rounds that it was the last of, known latencies; the last round in which
-it was invited, and in which the journal says what it was weighed by; mean and squared deviations of
-its log latencies; the seconds that rounds would have been shorter without it; the latency that was
-expected and what its response was worth, in `why_round`."""
+ended short of its target), responses that entered the model, rounds that it was the last of, known
+latencies; the last round in which it was invited, and in which the journal says what it was weighed
+by; mean and squared deviations of its log latencies; the seconds that rounds would have been
+shorter without it; the latency that was expected and what its response was worth, in `why_round`.
+"""
 ROUND_COUNTS = "round n_available n_invited target n_fresh n_late n_lost"
 ROUND = np.dtype(
     [(name, np.int32) for name in ROUND_COUNTS.split()]
@@ -85,6 +87,7 @@ class Round:
         outcome, latency_s: Places in OUTCOMES or PENDING, and seconds or NaN.
         is_late: Whose response came after the round had closed.
         unit: What clients were weighed in; empty: the journal does not say.
+        credited: The rows of clients whose responses in time entered the model.
     """
 
     number: int
@@ -99,6 +102,7 @@ class Round:
     unit: str = ""
     duration_s: float = math.nan
     is_discarded: bool = False
+    credited: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def n_fresh(self) -> int:
@@ -222,7 +226,7 @@ class Sums:
 
     def _responses(self, fields: Fields, entry: Entry) -> None:
         number, is_late = fields.count("round"), fields.get("is_late", bool)
-        fields.get("dropped", bool)
+        is_dropped = fields.get("dropped", bool)
         ids = fields.clients("clients")
         outcome, latency_s = (
             fields.outcomes(len(ids)),
@@ -231,6 +235,7 @@ class Sums:
         rows, table = self._rows(ids), self.clients.table
         is_ok = outcome == OK
         table["n_late" if is_late else "n_fresh"][rows[is_ok]] += 1
+        table["n_participations"][rows[is_ok]] += is_late and not is_dropped
         table["n_timeouts"][rows[outcome == TIMEOUT]] += 1
         table["n_failed"][rows[outcome == FAILED]] += 1
         timed = is_ok & ~np.isnan(latency_s)
@@ -253,11 +258,18 @@ class Sums:
 
     def _closed(self, fields: Fields, entry: Entry) -> None:
         number, duration_s = fields.count("round"), fields.seconds("duration_s")
-        is_discarded, learned = fields.get("is_discarded", bool), fields.by_name("diagnostics")
-        fields.clients("aggregated")
+        is_discarded, learned = fields.get("is_discarded", bool), self.learned
+        if "diagnostics" in entry:  # not where the credit of a closed round is replaced
+            learned = fields.by_name("diagnostics")
+        credited = self._rows(fields.clients("aggregated"))
         self.learned = learned
         self.blocks.add(entry)
         one = self.open.pop(number, None)
+        closed = one or next((x for x in reversed(self.cohorts) if x.number == number), None)
+        if closed is not None:
+            self.clients.table["n_participations"][closed.credited] -= 1
+            self.clients.table["n_participations"][credited] += 1
+            closed.credited = credited
         if one is None:  # its credit was replaced
             return
         one.duration_s, one.is_discarded = duration_s, is_discarded
@@ -336,8 +348,8 @@ class Sums:
         return middle, low, high
 
     def ratios(self, rows: IntArray) -> FloatArray:
-        """Return participation ratios: fresh responses over the fair count."""
-        return np.asarray(self.clients.table["n_fresh"][rows] / max(self.fair_count, 1e-9))
+        """Return participation ratios: responses that entered the model over the fair count."""
+        return np.asarray(self.clients.table["n_participations"][rows] / max(self.fair_count, 1e-9))
 
     def response_rates(self, rows: IntArray) -> FloatArray:
         """Return the part of the invitations with a response; NaN where no result is known."""

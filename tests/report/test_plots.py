@@ -109,7 +109,7 @@ def test_files_hold_truetype_fonts_and_whole_titles():
 
 def test_one_panel_is_drawn_on_axes_of_the_users_own():
     figure, axes = plt.subplots()
-    assert figures_matplotlib.draw(plot(lines("pace", "random")), ax=axes) is figure
+    figures_matplotlib.draw_on(axes, plot(lines("pace", "random")))
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["pace", "random"]
     plt.close(figure)
 

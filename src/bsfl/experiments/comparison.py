@@ -178,7 +178,10 @@ class Comparison:
         first = [label for label in order or () if policies is None or label in labels]
         labels = [*first, *(label for label in labels if label not in first)]
         shown = comparison_plot(self.results, self.summary, metric, labels)
-        return figures_matplotlib.draw(shown, size=size, ax=ax)
+        if ax is None:
+            return figures_matplotlib.draw(shown, size=size)
+        figures_matplotlib.draw_on(ax, shown)
+        return ax.figure
 
     def report(self, path: str | Path) -> Path:
         """Write one page if the path ends in .html, otherwise a folder; return the path."""

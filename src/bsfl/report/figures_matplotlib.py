@@ -77,21 +77,23 @@ def save(plot: Plot, folder: Path) -> None:
 
 
 @mpl.rc_context(STYLE)
-def draw(plot: Plot, *, size: tuple[float, float] | None = None, ax: Axes | None = None) -> Figure:
+def draw_on(axes: Axes, plot: Plot) -> None:
+    """Draw a plot with one panel on axes of the user's own."""
+    [panel] = plot.panels
+    _draw_panel(axes, panel, plot)
+    handles = _handles([axes], plot)
+    if len(handles) > 1:
+        axes.legend(handles.values(), handles.keys(), fontsize="small")
+
+
+@mpl.rc_context(STYLE)
+def draw(plot: Plot, *, size: tuple[float, float] | None = None) -> Figure:
     """Return a plot as a figure with one legend; nothing global is changed.
 
     Args:
         plot: What to draw.
         size: Width and height in inches; None: by the number of panels.
-        ax: Axes of a figure of the user's own, for a plot with one panel.
     """
-    if ax is not None:
-        [panel] = plot.panels
-        _draw_panel(ax, panel, plot)
-        handles = _handles([ax], plot)
-        if len(handles) > 1:
-            ax.legend(handles.values(), handles.keys(), fontsize="small")
-        return ax.get_figure(root=True)  # type: ignore[return-value]
     rows, columns = plot.shape
     shrink = 1.0 if columns < 3 else 0.75
     width, height = (shrink * inches for inches in PANEL_INCHES)
@@ -141,9 +143,7 @@ def _draw_panel(axes: Axes, panel: Panel, plot: Plot) -> None:
         _draw_mark(axes, mark, plot.look(mark), place)
     if bars:
         _draw_bars(axes, bars, plot)
-    sheet = axes.get_figure(root=True)
-    assert sheet
-    n_letters = int(axes.get_position().width * sheet.get_figwidth() / LETTER_INCHES)
+    n_letters = int(axes.bbox.width / axes.figure.dpi / LETTER_INCHES)
     title = textwrap.fill(plain(panel.title), max(n_letters, 10))
     axes.set(xlabel=plain(panel.x), ylabel=plain(panel.y), title=title)
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):

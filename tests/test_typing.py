@@ -120,7 +120,11 @@ except BsflError as other:
 @pytest.mark.slow
 def test_public_names_have_types(tmp_path):
     (tmp_path / "user.py").write_text(USER)
-    for what, name in (("policy", "LeastSelected"), ("task", "MyTask"), ("scenario", "my-fleet")):
+    for what, name in (
+        ("policy", "LeastSelected"),
+        ("task", "TheirTask"),
+        ("scenario", "my-fleet"),
+    ):
         copy_example(what, name, tmp_path)
     files = sorted(path.name for path in tmp_path.glob("*.py"))
     words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / ".cache")]

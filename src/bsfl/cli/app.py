@@ -30,7 +30,6 @@ from bsfl.cli.terminal import (
     scenario_names,
 )
 from bsfl.errors import InvalidInput
-from bsfl.experiments.parallel import on_cluster
 from bsfl.extras import require
 from bsfl.policies import POLICIES, make_policy
 from bsfl.policy import LOSS, SAMPLES
@@ -181,6 +180,8 @@ def run(
             from bsfl.report import scenario_report
 
             check_folder(folder, has_runs=True)
+        from bsfl.experiments.parallel import on_cluster
+
         with on_cluster(backend):
             results = run_scenario(found, folder, seeds=seeds, jobs=jobs, progress=True)
         if as_csv or as_json:

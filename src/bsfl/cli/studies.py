@@ -18,7 +18,6 @@ from bsfl.cli.terminal import (
     scenario_names,
 )
 from bsfl.errors import InvalidInput
-from bsfl.experiments.parallel import on_cluster
 from bsfl.extras import require
 from bsfl.studies import ABLATIONS, FIGURES, PAPER_SCENARIOS, STUDIES
 
@@ -139,6 +138,8 @@ def _conduct(
 
     folder = validation.folder(Path("results", out) if isinstance(out, str) else out)
     check_folder(folder, has_runs=study == "scenario")
+    from bsfl.experiments.parallel import on_cluster
+
     with on_cluster(backend):
         report = made.play(folder, Effort(progress=True, **effort))
     write_and_show(report, folder)

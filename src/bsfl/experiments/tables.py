@@ -130,6 +130,10 @@ class Table:
             best |= {(i, j) for i, text in shown.items() if text == first}
         return best
 
+    def notes(self) -> str:
+        """Return the note, and what bold numbers are where only significant ones are bold."""
+        return "\n".join(filter(None, (self.note, SIGNIFICANT if self.significant else "")))
+
     def select(self, columns: Columns) -> Self:
         """Return the table with its first column and these ones, in this order.
 
@@ -166,7 +170,11 @@ class Table:
         about = "; ".join(
             f"{column.title}: {column.about}" for column in self.columns if column.about
         )
-        parts = (f"### {self.title}", "\n".join(lines), "\n".join(filter(None, (about, self.note))))
+        parts = (
+            f"### {self.title}",
+            "\n".join(lines),
+            "\n".join(filter(None, (about, self.notes()))),
+        )
         return "\n\n".join(filter(None, parts))
 
     def to_latex(
@@ -243,7 +251,7 @@ class Table:
             for column in self.columns
         )
         caption = f"<caption>{escape(self.title)}</caption>"
-        note = escape(self.note).replace("\n", "<br>")
+        note = escape(self.notes()).replace("\n", "<br>")
         head = f"<thead><tr>{head}</tr></thead>"
         return f"<table>{caption}{head}<tbody>{body}</tbody></table><p class='note'>{note}</p>"
 
@@ -297,7 +305,6 @@ def summary_table(
         significant |= {(winner, column.title)} if winner is not None else set()
     notes = ["times are virtual; report.html says what the columns are"] * (view in TERMINAL)
     notes += ["*: knows the true speeds"] * bool(summary.oracles)
-    notes += [SIGNIFICANT] * (bool(significant) and view not in TERMINAL)
     return Table(
         title=summary.title,
         columns=[Column("policy"), *chosen],

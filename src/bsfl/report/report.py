@@ -98,4 +98,4 @@ def html_table(table: Table, name: str = "") -> Markup:
         for i, (texts, row) in enumerate(zip(table.texts(), table.rows, strict=True))
     ]
     columns = [Column(one.title, one.better, one.about) for one in table.columns]
-    return sortable(columns, rows, caption=table.title, note=table.note, name=name)
+    return sortable(columns, rows, caption=table.title, note=table.notes(), name=name)

@@ -192,7 +192,7 @@ def min_participations(results: Results, label: str) -> FloatArray:
     smallest = []
     for records, fair in zip(results.records(label), rate, strict=True):
         counts = [participation(cohort, len(fair)) for cohort in records["kept"]]
-        ratio = np.cumsum(counts, axis=0) / np.outer(records["round"], fair)
+        ratio = np.cumsum(counts, axis=0)[:, fair > 0] / np.outer(records["round"], fair[fair > 0])
         smallest.append(ratio[len(records) // FLOOR_PART :].min())
     return np.array(smallest)
 
